@@ -1,0 +1,3 @@
+"""nodeprep: from power-on to safe to register in the load balancer."""
+
+__version__ = "0.1.0"

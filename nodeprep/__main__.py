@@ -1,0 +1,5 @@
+"""`python -m nodeprep`."""
+
+from nodeprep.cli import main
+
+main()

@@ -1,0 +1,1 @@
+"""Freeing GPU paths of ACS redirection: plan, apply, verify, restore."""

@@ -1,0 +1,1 @@
+"""A running engine, judged over time."""

@@ -1,0 +1,1 @@
+"""Frozen value types and the schema of every document we write; no I/O, no opinions."""

@@ -1,0 +1,93 @@
+"""The plan to free GPU paths of redirection, what was done, and what was saved before."""
+
+from __future__ import annotations
+
+from nodeprep.model.base import Document, Record
+from nodeprep.model.pci import Bdf
+
+
+class AcsWrite(Record, frozen=True, tag_field="kind", tag="write"):
+    """One masked change of one ACS Control word."""
+
+    bdf: Bdf
+    before: str
+    """Control word read, `001d`."""
+    after: str
+    """Control word planned, `0011`."""
+    pairs: tuple[str, ...]
+    """GPU pairs it frees, `GPU0-GPU1`."""
+    reason: str
+    port: str = ""
+    """What the port is: `downstream port 1000:c010`."""
+    weakens_groups: tuple[int, ...] = ()
+    """IOMMU groups whose isolation no longer holds in hardware afterwards."""
+
+    @property
+    def mask(self) -> int:
+        """The bits this write changes."""
+        return int(self.before, 16) ^ int(self.after, 16)
+
+
+class Refusal(Record, frozen=True, tag_field="kind", tag="refusal"):
+    """Why nothing may be changed."""
+
+    subject: str
+    reason: str
+    hint: str = ""
+
+
+class PortChoice(Record, frozen=True):
+    """Why one port is in the plan or left out of it."""
+
+    bdf: Bdf
+    included: bool
+    reason: str
+
+
+class AcsPlan(Record, frozen=True):
+    actions: tuple[AcsWrite | Refusal, ...] = ()
+    choices: tuple[PortChoice, ...] = ()
+    kernel_parameter: str = ""
+    """The same change as a kernel parameter; empty when there is nothing to change."""
+    forced_reason: str | None = None
+
+    @property
+    def writes(self) -> tuple[AcsWrite, ...]:
+        return tuple(action for action in self.actions if isinstance(action, AcsWrite))
+
+    @property
+    def refusals(self) -> tuple[Refusal, ...]:
+        return tuple(action for action in self.actions if isinstance(action, Refusal))
+
+
+class AppliedWrite(Record, frozen=True):
+    write: AcsWrite
+    read_back: str | None
+    """Control word read after the write; None when it could not be read."""
+    ok: bool
+    rolled_back: bool = False
+
+
+class SavedPort(Record, frozen=True, forbid_unknown_fields=True):
+    """A port as it was before the first write of this boot."""
+
+    bdf: Bdf
+    path: tuple[Bdf, ...]
+    """The chain from the root bus down to the port: its place in the tree."""
+    vendor_device: str
+    capabilities: str
+    original: str
+    """The first control word seen in this boot."""
+    written: str
+    """The last control word we planned to write."""
+    saved_at: str
+
+
+class AcsState(Document, frozen=True, forbid_unknown_fields=True):
+    """acs-state.json: what `acs restore` needs."""
+
+    kernel_release: str | None
+    machine: str | None
+    """Recorded machine this belongs to; None for the computer itself."""
+    ports: tuple[SavedPort, ...]
+    forced_reason: str | None = None

@@ -1,0 +1,69 @@
+"""Raw readings that cross the host door, before anybody makes facts of them."""
+
+from __future__ import annotations
+
+from nodeprep.model.base import Record
+
+
+class CommandResult(Record, frozen=True):
+    argv: tuple[str, ...]
+    status: int
+    """Exit status; negative: the signal that ended it."""
+    stdout: str
+    stderr: str
+    truncated: bool = False
+    """The output was longer than what is kept."""
+    duration_s: float = 0.0
+    simulated: bool = False
+
+
+class NvmlProcess(Record, frozen=True):
+    pid: int
+    memory_bytes: int | None
+
+
+class NvmlGpu(Record, frozen=True):
+    """One device handle as NVML describes it; None: NVML would not say."""
+
+    bus_id: str
+    """As printed by NVML: an 8-digit domain."""
+    name: str | None = None
+    uuid: str | None = None
+    memory_total_bytes: int | None = None
+    memory_used_bytes: int | None = None
+    bar1_total_bytes: int | None = None
+    compute_capability: tuple[int, int] | None = None
+    mig_current: int | None = None
+    performance_state: int | None = None
+    nvlinks_active: int | None = None
+    """NVLinks in state enabled; None where the query is not supported."""
+    processes: tuple[NvmlProcess, ...] | None = None
+
+
+class NvmlPair(Record, frozen=True):
+    """Indices are positions in `NvmlReading.gpus`."""
+
+    a: int
+    b: int
+    common_ancestor: int | None = None
+    """nvmlGpuTopologyLevel_t: 0 internal, 10 single, 20 multiple, 30 hostbridge, 40 node,
+    50 system."""
+    p2p_read: int | None = None
+    """nvmlGpuP2PStatus_t: 0 OK, 1 CNS, 2 GNS, 3 TNS, 4 DR, 5 NS, 6 U."""
+    p2p_write: int | None = None
+    nvlinks: int | None = None
+    """Links whose remote end is the other GPU, or an NVSwitch both are connected to."""
+
+
+class NvmlReading(Record, frozen=True):
+    driver_version: str | None
+    gpus: tuple[NvmlGpu, ...]
+    pairs: tuple[NvmlPair, ...]
+
+
+class ResourcesReading(Record, frozen=True):
+    logical_cpus: int | None = None
+    memory_total_bytes: int | None = None
+    memory_available_bytes: int | None = None
+    swap_total_bytes: int | None = None
+    shm_total_bytes: int | None = None

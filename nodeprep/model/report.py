@@ -1,0 +1,137 @@
+"""The documents commands print: the JSON contract."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+from nodeprep.model.acs import AcsPlan, AcsWrite, AppliedWrite, Refusal
+from nodeprep.model.base import Document, Record
+from nodeprep.model.facts import NodeFacts
+from nodeprep.model.finding import Finding, Unknown
+from nodeprep.model.gate import GateResult
+from nodeprep.model.memory import MemoryPlan
+from nodeprep.model.pci import Bdf
+from nodeprep.model.serving import Knob, RenderedFile
+
+
+class StageStatus(Enum):
+    OK = "ok"
+    FAILED = "failed"
+    REFUSED = "refused"
+    SKIPPED = "skipped"
+
+
+class Stage(Record, frozen=True):
+    name: str
+    status: StageStatus
+    duration_s: float
+    detail: str = ""
+
+
+class NodeVerdict(Enum):
+    READY = "ready"
+    NOT_READY = "not-ready"
+
+
+class AuditReport(Document, frozen=True):
+    findings: tuple[Finding, ...]
+    unknown: tuple[Unknown, ...]
+    facts: NodeFacts
+
+
+class AcsReport(Document, frozen=True):
+    """What `acs plan`, `apply`, `verify` and `restore` print."""
+
+    actions: tuple[AcsWrite | Refusal, ...]
+    kernel_parameter: str
+    applied: tuple[AppliedWrite, ...]
+    verified: bool | None
+    """None: nothing to verify."""
+    plan: AcsPlan
+    detail: str
+    simulated: bool
+    """The registers are a model of a recorded machine."""
+
+
+class AcsSection(Record, frozen=True):
+    actions: tuple[AcsWrite | Refusal, ...] = ()
+    applied: tuple[AppliedWrite, ...] = ()
+    kernel_parameter: str = ""
+    verified: bool | None = None
+
+
+class Report(Document, frozen=True):
+    """The result of a boot run."""
+
+    verdict: NodeVerdict
+    exit_status: int
+    machine: str | None
+    dry_run: bool
+    simulated: bool
+    stages: tuple[Stage, ...]
+    findings: tuple[Finding, ...]
+    unknown: tuple[Unknown, ...]
+    acs: AcsSection
+    gate: GateResult | None
+    memory: MemoryPlan | None
+    knobs: tuple[Knob, ...]
+    rendered: tuple[str, ...]
+    reasons: tuple[str, ...]
+    """Why not ready; empty when ready."""
+
+
+class GateReport(Document, frozen=True):
+    gate: GateResult
+
+
+class Hop(Record, frozen=True):
+    """One step of the way from one GPU to the other."""
+
+    bdf: Bdf | None
+    """None for the host itself (root complex, CPU interconnect)."""
+    what: str
+    """`downstream port`, `host bridge 0000:40`..."""
+    side: str
+    """`a`, `common` or `b`."""
+    vendor_device: str | None = None
+    name: str | None = None
+    acs: str | None = None
+    """Control word, `none` without the capability, None when unknown."""
+    redirects: tuple[str, ...] = ()
+    link: str | None = None
+    numa_node: int | None = None
+
+
+class PathLevels(Record, frozen=True):
+    tree: str
+    driver: str
+
+
+class ExplainReport(Document, frozen=True):
+    pair: tuple[str, str]
+    hops: tuple[Hop, ...]
+    level: PathLevels
+    p2p: dict[str, str]
+    nccl_path: str
+    would_change: tuple[str, ...]
+    would_not_change: tuple[str, ...]
+    iommu: str
+    findings: tuple[Finding, ...]
+
+
+class RenderReport(Document, frozen=True):
+    files: tuple[RenderedFile, ...]
+    knobs: tuple[Knob, ...]
+    warnings: tuple[str, ...]
+    simulated: bool
+
+
+class ErrorReport(Document, frozen=True):
+    """What `--format json` prints when a command could not do its work."""
+
+    error: str
+    hint: str
+    status: int
+    name: str
+    context: dict[str, Any] = {}

@@ -1,0 +1,1 @@
+"""A document as text, brief lines, JSON; it decides nothing."""

@@ -1,0 +1,1 @@
+"""From facts, gate and plan to one serving configuration and its files."""

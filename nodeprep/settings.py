@@ -1,0 +1,146 @@
+"""Policy: every key of the configuration file, typed, with its default.
+
+Defaults come first, then the file (`/etc/nodeprep/config.toml`, or `--config`), then options.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from nodeprep.errors import UsageError
+
+DEFAULT_CONFIG = Path("/etc/nodeprep/config.toml")
+
+
+class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pass
+
+
+class Accelerators(_Table, frozen=True):
+    """Which PCI functions are accelerators."""
+
+    vendors: tuple[str, ...] = ("10de",)
+    """PCI vendor ids, four hex digits. 10de NVIDIA, 1002 AMD, 1da3 Habana."""
+    classes: tuple[str, ...] = ("0300", "0302", "1200")
+    """Base class and subclass: VGA controller, 3D controller, processing accelerator."""
+    expected_count: int | None = None
+    """How many this node must have; None: as many as there are."""
+
+
+class AcsPolicy(_Table, frozen=True):
+    """What may be done to ACS."""
+
+    pairs: str = "group"
+    """`group`: pairs of the tensor-parallel group; `all`; or a list, `0-1,0-2`."""
+    allow_in_guest: bool = False
+    """Allow writes inside a virtual machine (emulated or fully passed-through fabrics)."""
+
+
+class GatePolicy(_Table, frozen=True):
+    """How the bandwidth gate measures and judges."""
+
+    min_busbw_gbps: float | None = None
+    """GB/s at the largest size; None: the built-in table."""
+    binaries: tuple[str, ...] = (
+        "/opt/nccl-tests/build/all_reduce_perf",
+        "/usr/local/bin/all_reduce_perf",
+        "/usr/local/bin/all_reduce_perf_mpi",
+        "/opt/amazon/nccl-tests/build/all_reduce_perf",
+        "/root/nccl-tests/build/all_reduce_perf",
+    )
+    """Where all_reduce_perf is looked for before the search path."""
+    deadline_s: float = 180.0
+    max_spread: float = 0.10
+    """Largest accepted spread of the last three sizes, as a fraction."""
+    max_drop_from_peak: float = 0.20
+
+
+class ServingPolicy(_Table, frozen=True):
+    """What this node is to serve."""
+
+    model: str | None = None
+    """Catalogue name, Hugging Face name of the catalogue, or path to a config.json; None: nothing
+    is planned or rendered."""
+    vllm_version: str | None = None
+    """None: the newest release that nodeprep knows."""
+    image: str | None = None
+    tensor_parallel: int | None = None
+    """None: all GPUs of the node."""
+    gpu_memory_utilization: float | None = None
+    max_model_len: int | None = None
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int | None = None
+    kv_cache_dtype: str | None = None
+    host_address: str = "127.0.0.1"
+    port: int = 8000
+
+
+class Waiver(_Table, frozen=True):
+    """A finding that stays visible and does not count, until it expires."""
+
+    id: str
+    reason: str
+    expires: str
+    """`2027-01-31`."""
+    subject: str = "*"
+
+
+class Settings(_Table, frozen=True):
+    """The whole configuration file."""
+
+    accelerators: Accelerators = Accelerators()
+    acs: AcsPolicy = AcsPolicy()
+    gate: GatePolicy = GatePolicy()
+    serving: ServingPolicy = ServingPolicy()
+    waivers: tuple[Waiver, ...] = ()
+
+
+def parse_settings(text: str, source: str) -> Settings:
+    """Settings from TOML; unknown keys are refused with the nearest known name."""
+    try:
+        return msgspec.toml.decode(text, type=Settings)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{source}: {error}", hint=_nearest(str(error))) from None
+    except (msgspec.DecodeError, ValueError) as error:
+        raise UsageError(
+            f"{source} is not TOML: {error}", hint="see docs/configuration.md"
+        ) from None
+
+
+def load_settings(path: Path) -> Settings:
+    """Settings from a file that nobody but its owner can change."""
+    try:
+        info = path.stat()
+        if info.st_mode & 0o002:
+            raise UsageError(f"{path} can be changed by anybody", hint=f"run: chmod o-w {path}")
+        return parse_settings(path.read_text(encoding="utf-8"), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"cannot read {path}: {error}", hint="name another with --config"
+        ) from None
+
+
+def override(settings: Settings, table: str, **values: Any) -> Settings:
+    """Settings with the given values of one table replaced; None leaves a value alone."""
+    given = {name: value for name, value in values.items() if value is not None}
+    if not given:
+        return settings
+    changed = msgspec.structs.replace(getattr(settings, table), **given)
+    return msgspec.structs.replace(settings, **{table: changed})
+
+
+def _nearest(message: str) -> str:
+    """A hint for an unknown key: the nearest name the tables know."""
+    quoted = message.split("`")
+    if "unknown field" not in message or len(quoted) < 2:
+        return "see docs/configuration.md"
+    tables: tuple[type[_Table], ...] = (
+        Settings, Accelerators, AcsPolicy, GatePolicy, ServingPolicy, Waiver,
+    )  # fmt: skip
+    known = sorted({name for table in tables for name in table.__struct_fields__})
+    near = get_close_matches(quoted[1], known, n=1)
+    return f"did you mean `{near[0]}`?" if near else f"known keys: {', '.join(known)}"
