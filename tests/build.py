@@ -91,7 +91,7 @@ def facts(
             index=index,
             bdf=bdf,
             **({"name": "NVIDIA L40S", "driver_grade": "nvml"} | (gpu_fields or {})),
-        )  # fmt: skip
+        )
         for index, bdf in enumerate(cards)
     )
     pairs = tuple(
