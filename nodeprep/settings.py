@@ -77,6 +77,33 @@ class ServingPolicy(_Table, frozen=True):
     kv_cache_dtype: str | None = None
     host_address: str = "127.0.0.1"
     port: int = 8000
+    dtype: str | None = None
+    """None: as the checkpoint says."""
+    block_size: int | None = None
+    """Tokens in a KV block; None: the engine's choice."""
+    calculate_kv_scales: bool | None = None
+    """None: where a release honours it and does not call it deprecated."""
+    enable_prefix_caching: bool | None = None
+    """None: on."""
+    enforce_eager: bool = False
+    expandable_segments: bool | None = None
+    """None: wherever it is safe."""
+    nccl_ib_disable: bool | None = None
+    """None: when the node has no adapter NCCL could use."""
+    offline: bool = False
+    """The model is in the cache or on disk: nothing is fetched."""
+    extra_args: dict[str, bool | int | float | str] = {}
+    """More options of `vllm serve`, without dashes; checked against the release."""
+    extra_env: dict[str, str] = {}
+    """More variables of the engine; no secrets."""
+    api_key_file: str = "/etc/nodeprep/secrets/vllm.env"
+    """File of mode 0600 with the line VLLM_API_KEY=...; empty: the server asks for no key."""
+    hf_token_file: str | None = None
+    """File that holds a Hugging Face token and nothing else."""
+    cache_dir: str = "/var/cache/nodeprep"
+    """Weights and compiled kernels."""
+    vllm_program: str = "/opt/vllm/bin/vllm"
+    """For the unit that runs without a container."""
 
 
 class Waiver(_Table, frozen=True):

@@ -44,8 +44,8 @@ class Host(Protocol):
     def list_dir(self, path: str) -> tuple[str, ...]:
         """Sorted names."""
 
-    def real_path(self, path: str) -> str:
-        """The path with every link resolved."""
+    def read_link(self, path: str) -> str:
+        """Where a symbolic link points, as written in it."""
 
     def has_program(self, name: str) -> bool:
         """Whether a program can be run: by name, or an absolute path."""

@@ -1,0 +1,271 @@
+"""The machine itself; the only module that runs programs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO, TypeVar
+
+from nodeprep.errors import Denied, HostError, NotFound, TimedOut
+from nodeprep.model.facts import Origin
+from nodeprep.model.readings import CommandResult, NvmlReading, ResourcesReading
+
+MAX_TEXT_BYTES = 1 << 20
+MAX_OUTPUT_BYTES = 16 << 20
+_TERM_GRACE_S = 5.0
+_KILL_GRACE_S = 10.0
+_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+T = TypeVar("T")
+
+
+class LiveHost:
+    """This computer."""
+
+    origin = Origin.LIVE
+    machine: str | None = None
+    constructed = False
+    simulates = False
+
+    def __init__(self) -> None:
+        self.on_run: Callable[[tuple[str, ...]], None] | None = None
+        """Told of every program before it runs."""
+        self._search_path = _trusted_search_path(os.environ.get("PATH", _SYSTEM_PATH))
+
+    @property
+    def is_root(self) -> bool | None:
+        return os.geteuid() == 0
+
+    def read_bytes(self, path: str, *, offset: int = 0, length: int | None = None) -> bytes:
+        def read() -> bytes:
+            wanted = MAX_TEXT_BYTES if length is None else length
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            try:
+                return os.pread(descriptor, wanted, offset)
+            finally:
+                os.close(descriptor)
+
+        return _asking(path, read)
+
+    def read_text(self, path: str) -> str:
+        return self.read_bytes(path).decode("utf-8", "replace").rstrip("\n\0")
+
+    def list_dir(self, path: str) -> tuple[str, ...]:
+        return _asking(path, lambda: tuple(sorted(os.listdir(path))))  # noqa: PTH208
+
+    def read_link(self, path: str) -> str:
+        return _asking(path, lambda: os.readlink(path))  # noqa: PTH115
+
+    def has_program(self, name: str) -> bool:
+        return self._program(name) is not None
+
+    def run(
+        self, argv: Sequence[str], *, deadline_s: float, env: dict[str, str] | None = None
+    ) -> CommandResult:
+        program = self._program(argv[0])
+        if program is None:
+            raise NotFound(f"no program {argv[0]}", hint=_package_hint(argv[0]))
+        if self.on_run is not None:
+            self.on_run(tuple(argv))
+        return _supervised(
+            (program, *argv[1:]),
+            shown=tuple(argv),
+            env={"PATH": self._search_path, "LC_ALL": "C.UTF-8", "HOME": "/nonexistent"}
+            | (env or {}),
+            deadline_s=deadline_s,
+        )
+
+    def nvml(self) -> NvmlReading:
+        from nodeprep.host.nvml import read_nvml
+
+        return read_nvml()
+
+    def resources(self) -> ResourcesReading:
+        from nodeprep.host.resources import read_resources
+
+        return read_resources()
+
+    def _program(self, name: str) -> str | None:
+        return shutil.which(name, path=self._search_path)
+
+
+class FabricatedHost(LiveHost):
+    """A sysfs look-alike: `DIR/devices/...` stands for /sys/bus/pci/devices.
+
+    It says nothing of the computer it runs on: virtualization, lockdown, user, processes and
+    drivers are unknown, or stated in `DIR/host.json`.  lspci and setpci are pointed at the tree.
+    """
+
+    origin = Origin.FABRICATED
+    constructed = True
+    _PCI = "/sys/bus/pci/"
+    _PCIUTILS = ("lspci", "setpci")
+
+    def __init__(self, root: Path) -> None:
+        super().__init__()
+        if not (root / "devices").is_dir():
+            raise NotFound(
+                f"no directory {root / 'devices'}",
+                hint="--sysfs-root wants a tree like /sys/bus/pci: DIR/devices/0000:00:01.0/config",
+            )
+        self.root = root.resolve()
+
+    @property
+    def is_root(self) -> bool | None:
+        return None
+
+    def read_bytes(self, path: str, *, offset: int = 0, length: int | None = None) -> bytes:
+        return super().read_bytes(self._place(path), offset=offset, length=length)
+
+    def list_dir(self, path: str) -> tuple[str, ...]:
+        return super().list_dir(self._place(path))
+
+    def read_link(self, path: str) -> str:
+        return super().read_link(self._place(path))
+
+    def has_program(self, name: str) -> bool:
+        known = name in self._PCIUTILS or name.startswith("/")
+        return known and super().has_program(name)
+
+    def run(
+        self, argv: Sequence[str], *, deadline_s: float, env: dict[str, str] | None = None
+    ) -> CommandResult:
+        program, *arguments = argv
+        if program in self._PCIUTILS:
+            pointed = ("-A", "linux-sysfs", "-O", f"sysfs.path={self.root}")
+            return super().run((program, *pointed, *arguments), deadline_s=deadline_s, env=env)
+        if program.startswith("/"):
+            return super().run(argv, deadline_s=deadline_s, env=env)
+        raise NotFound(f"a fabricated tree has no {program}")
+
+    def nvml(self) -> NvmlReading:
+        raise NotFound("a fabricated tree has no NVIDIA driver")
+
+    def resources(self) -> ResourcesReading:
+        raise NotFound("a fabricated tree says nothing of CPUs and memory")
+
+    def _place(self, path: str) -> str:
+        if path == "/host.json":
+            return str(self.root / "host.json")
+        if path.startswith(self._PCI) and ".." not in path:
+            return str(self.root / path[len(self._PCI) :])
+        raise NotFound(f"a fabricated tree has no {path}")
+
+
+def _asking(path: str, ask: Callable[[], T]) -> T:
+    """Turns what the operating system says into the errors of the door."""
+    try:
+        return ask()
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise NotFound(f"no {path}") from error
+    except PermissionError as error:
+        raise Denied(f"{path}: {error.strerror}", hint="run as root") from error
+    except (OSError, RuntimeError) as error:
+        raise HostError(f"{path}: {error}") from error
+
+
+def _trusted_search_path(path: str) -> str:
+    """The search path without relative, missing and world-writable directories."""
+
+    def trusted(entry: str) -> bool:
+        if not entry.startswith("/"):
+            return False
+        try:
+            return not Path(entry).stat().st_mode & stat.S_IWOTH
+        except OSError:
+            return False
+
+    return ":".join(filter(trusted, path.split(":"))) or _SYSTEM_PATH
+
+
+def _package_hint(program: str) -> str:
+    packages = {"setpci": "pciutils", "lspci": "pciutils", "nvidia-smi": "the NVIDIA driver"}
+    package = packages.get(program)
+    return f"install {package}" if package else ""
+
+
+def _supervised(
+    argv: tuple[str, ...], *, shown: tuple[str, ...], env: dict[str, str], deadline_s: float
+) -> CommandResult:
+    """Runs a program in its own process group and ends the whole group at the deadline."""
+    started = time.monotonic()
+    try:
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=env,
+            cwd="/",
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise HostError(f"cannot start {shown[0]}: {error.strerror}") from error
+    assert process.stdout is not None
+    assert process.stderr is not None
+    output, errors = _Drain(process.stdout), _Drain(process.stderr)
+    try:
+        process.wait(timeout=deadline_s)
+    except subprocess.TimeoutExpired:
+        ended = _end_group(process)
+        output.finish()
+        errors.finish()
+        tail = "" if ended else "; it does not die (state D): the node needs a reboot"
+        raise TimedOut(f"{shown[0]} gave no answer within {deadline_s:g} s{tail}") from None
+    except BaseException:
+        _end_group(process)
+        raise
+    return CommandResult(
+        argv=shown,
+        status=process.returncode,
+        stdout=output.finish(),
+        stderr=errors.finish(),
+        truncated=output.truncated or errors.truncated,
+        duration_s=time.monotonic() - started,
+    )
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> bool:
+    """TERM, then KILL to the whole group; False when it outlives both."""
+    for number, grace_s in ((signal.SIGTERM, _TERM_GRACE_S), (signal.SIGKILL, _KILL_GRACE_S)):
+        try:
+            os.killpg(process.pid, number)
+        except (ProcessLookupError, PermissionError):
+            return True
+        try:
+            process.wait(timeout=grace_s)
+        except subprocess.TimeoutExpired:
+            continue
+        if number is signal.SIGKILL:
+            return True
+    return process.poll() is not None
+
+
+class _Drain:
+    """Reads a pipe to its end in a thread, and keeps a bounded part of it."""
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        self._pipe = pipe
+        self._kept = bytearray()
+        self.truncated = False
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        with self._pipe as pipe:
+            while chunk := pipe.read1(65536):  # type: ignore[attr-defined]
+                room = MAX_OUTPUT_BYTES - len(self._kept)
+                self._kept += chunk[:room]
+                self.truncated = self.truncated or len(chunk) > room
+
+    def finish(self) -> str:
+        """The text; a grandchild that still holds the pipe is not waited for."""
+        self._thread.join(timeout=2.0)
+        return bytes(self._kept).decode("utf-8", "replace")
