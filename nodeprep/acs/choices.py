@@ -1,0 +1,80 @@
+"""Why each port is in the plan or left out of it; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from nodeprep.acs.ways import Way
+from nodeprep.model.acs import PortChoice
+from nodeprep.model.facts import NodeFacts
+from nodeprep.model.pci import AcsStatus, Bdf, PciFunction, acs_names, acs_word
+from nodeprep.model.tree import PciTree
+
+_NVIDIA = 0x10DE
+_KINDS = {0x0108: "NVMe", 0x0680: "a bridge device"}
+_BASE_KINDS = {0x01: "storage", 0x02: "network", 0x03: "display", 0x12: "an accelerator"}
+
+
+def choices(
+    facts: NodeFacts,
+    tree: PciTree,
+    ways: Sequence[Way],
+    targets: Mapping[Bdf, tuple[str, ...]],
+) -> tuple[PortChoice, ...]:
+    """Bridges above GPUs that have ACS or may have it, and every redirecting bridge elsewhere."""
+    above = {bridge.bdf for gpu in facts.gpus for bridge in tree.chain(gpu.bdf)}
+    found = []
+    for bdf, function in sorted(facts.functions.items()):
+        if not function.is_bridge or function.acs_status is AcsStatus.ABSENT:
+            continue
+        if bdf in targets:
+            reason = _included(function, targets[bdf])
+        elif bdf in above:
+            reason = _left_out(tree, function, ways)
+        elif function.acs is not None and function.acs.redirects:
+            reason = f"no GPU below it: {_what_is_below(tree, bdf)}"
+        else:
+            continue
+        found.append(PortChoice(bdf=bdf, included=bdf in targets, reason=reason))
+    return tuple(found)
+
+
+def _included(port: PciFunction, pairs: tuple[str, ...]) -> str:
+    assert port.acs is not None
+    bits = ", ".join(acs_names(port.acs.redirects))
+    return f"{bits} send the peer traffic of {', '.join(pairs)} up to the root complex"
+
+
+def _left_out(tree: PciTree, port: PciFunction, ways: Sequence[Way]) -> str:
+    """The first reason that holds: already clean, above the turning point, or no pair needs it."""
+    passing = [way for way in ways if port.bdf in {one.bdf for one in way.ports}]
+    if any(way.needed for way in passing):
+        if port.acs is None:
+            return "its ACS words are not known"
+        return f"no redirect bit is on ({acs_word(port.acs.control)})"
+    turning = [way.label for way in ways if way.needed and _is_above(tree, port.bdf, way)]
+    if turning:
+        return f"the peer traffic of {', '.join(turning)} turns below it"
+    reasons = [way.why_not for way in passing if way.why_not is not None]
+    if not reasons:
+        reasons = [way.why_not for way in ways if way.why_not is not None]
+    return reasons[0] if reasons else "no wanted pair has its way through it"
+
+
+def _is_above(tree: PciTree, bdf: Bdf, way: Way) -> bool:
+    """Whether a bridge is the turning point of a way, or above it."""
+    if way.common is None:
+        return False
+    return bdf == way.common or any(bridge.bdf == bdf for bridge in tree.chain(way.common))
+
+
+def _what_is_below(tree: PciTree, bdf: Bdf) -> str:
+    kinds = {_kind(one) for one in tree.below(bdf) if not one.is_bridge}
+    return ", ".join(sorted(kinds)) or "an empty slot"
+
+
+def _kind(function: PciFunction) -> str:
+    subclass = function.class_code >> 8
+    if function.vendor_id == _NVIDIA and subclass == 0x0680:
+        return "NVSwitch"
+    return _KINDS.get(subclass) or _BASE_KINDS.get(subclass >> 8, "other devices")

@@ -1,0 +1,76 @@
+"""Which GPU pairs are to reach each other without a detour."""
+
+from __future__ import annotations
+
+import re
+from itertools import combinations
+
+from nodeprep.errors import UsageError
+from nodeprep.model.base import Record
+
+GROUP = "group"
+ALL = "all"
+
+_PAIR = re.compile(r"(?:GPU)?(\d{1,4})-(?:GPU)?(\d{1,4})", re.IGNORECASE)
+_MAX_TEXT = 4096
+
+
+class PairChoice(Record, frozen=True):
+    """`group`, `all` or a list of pairs, as policy or a person wrote it."""
+
+    mode: str = GROUP
+    listed: tuple[tuple[int, int], ...] = ()
+    """Pairs named one by one; the lower index first."""
+    group_size: int | None = None
+    """Tensor-parallel size; None: all GPUs of the node are one group."""
+
+    @property
+    def explicit(self) -> bool:
+        """Somebody named these very pairs: directly attached ones are then wanted too."""
+        return bool(self.listed)
+
+    def wanted(self, gpu_count: int) -> tuple[tuple[int, int], ...]:
+        """The pairs among GPUs 0..gpu_count-1, each once, in order.
+
+        Tensor-parallel groups are consecutive GPUs: vLLM gives rank r of replica k the GPU
+        k * size + r.  GPUs left over at the end form no group.  Raises UsageError for a GPU that
+        is not there.
+        """
+        if self.explicit:
+            missing = sorted({gpu for pair in self.listed for gpu in pair if gpu >= gpu_count})
+            if missing:
+                raise UsageError(
+                    f"there is no GPU{missing[0]}: this node has {gpu_count}",
+                    hint="indices are those of nvidia-smi, from 0",
+                )
+            return self.listed
+        size = gpu_count if self.mode == ALL or self.group_size is None else self.group_size
+        if size < 2:
+            return ()
+        firsts = range(0, gpu_count - size + 1, size)
+        return tuple(
+            pair for first in firsts for pair in combinations(range(first, first + size), 2)
+        )
+
+
+def parse_pairs(text: str, *, group_size: int | None = None) -> PairChoice:
+    """A choice from `group`, `all` or a list: `0-1,0-2`. Raises UsageError."""
+    word = text[:_MAX_TEXT].strip().lower()
+    if word in (GROUP, ALL):
+        return PairChoice(mode=word, group_size=group_size)
+    listed = set()
+    for part in word.split(","):
+        match = _PAIR.fullmatch(part.strip())
+        if match is None or int(match[1]) == int(match[2]):
+            raise UsageError(
+                f"not a choice of pairs: {part[:40]!r}",
+                hint="write group, all, or a list of different GPUs such as 0-1,0-2",
+            )
+        low, high = sorted((int(match[1]), int(match[2])))
+        listed.add((low, high))
+    return PairChoice(mode="list", listed=tuple(sorted(listed)))
+
+
+def pair_label(a: int, b: int) -> str:
+    """`GPU0-GPU1`."""
+    return f"GPU{a}-GPU{b}"

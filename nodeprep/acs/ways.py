@@ -1,0 +1,75 @@
+"""The ways between wanted GPU pairs: the ports they pass, and whether PCIe matters; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nodeprep.acs.pairs import PairChoice, pair_label
+from nodeprep.model.base import Record
+from nodeprep.model.facts import NodeFacts
+from nodeprep.model.gpu import Gpu
+from nodeprep.model.pci import Bdf, PciFunction
+from nodeprep.model.topology import GpuPair, PathLevel
+from nodeprep.model.tree import PciTree, Route
+
+
+class Way(Record, frozen=True):
+    """The way of one wanted pair."""
+
+    label: str
+    """`GPU0-GPU1`."""
+    ports: tuple[PciFunction, ...] = ()
+    """Bridges below the lowest common one, both sides; all of them where there is none."""
+    common: Bdf | None = None
+    why_not: str | None = None
+    """Why the ports of this pair are left alone; None: they matter."""
+    lost_gpus: tuple[str, ...] = ()
+    """GPUs of the pair whose place in the tree is not known."""
+
+    @property
+    def needed(self) -> bool:
+        return self.why_not is None
+
+
+def find_ways(facts: NodeFacts, tree: PciTree, pairs: PairChoice) -> tuple[Way, ...]:
+    """The way of every wanted pair. Raises UsageError for a GPU that is not there."""
+    wanted = pairs.wanted(len(facts.gpus))
+    return tuple(_way(facts, tree, a, b, explicit=pairs.explicit) for a, b in wanted)
+
+
+def _way(facts: NodeFacts, tree: PciTree, a: int, b: int, *, explicit: bool) -> Way:
+    label, pair = pair_label(a, b), facts.pair(a, b)
+    if pair is not None and _has_nvlink(pair):
+        return Way(label=label, why_not=f"{label} is connected by NVLink")
+    lost = tuple(_lost(facts, facts.gpus[a], facts.gpus[b]))
+    if lost:
+        return Way(label=label, lost_gpus=lost)
+    route = tree.route(facts.gpus[a].bdf, facts.gpus[b].bdf)
+    return Way(
+        label=label,
+        ports=route.ports,
+        common=None if route.common is None else route.common.bdf,
+        why_not=None if explicit else _why_not(label, route, pair),
+    )
+
+
+def _has_nvlink(pair: GpuPair) -> bool:
+    return bool(pair.nvlinks) or pair.driver_level is PathLevel.NVLINK
+
+
+def _lost(facts: NodeFacts, *gpus: Gpu) -> Iterator[str]:
+    for gpu in gpus:
+        if gpu.bdf not in facts.functions:
+            yield f"GPU{gpu.index} ({gpu.bdf})"
+
+
+def _why_not(label: str, route: Route, pair: GpuPair | None) -> str | None:
+    """Directly attached pairs go through the root complex in any case.
+
+    A redirecting root port matters to them only where the driver grants P2P, which then may hang.
+    """
+    granted = None if pair is None else pair.p2p_granted
+    if not route.directly_attached or granted:
+        return None
+    known = "does not grant" if granted is False else "is not known to grant"
+    return f"{label} meet in the root complex, and the driver {known} P2P between them"
