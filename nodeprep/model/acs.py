@@ -50,6 +50,8 @@ class AcsPlan(Record, frozen=True):
     kernel_parameter: str = ""
     """The same change as a kernel parameter; empty when there is nothing to change."""
     forced_reason: str | None = None
+    notes: tuple[str, ...] = ()
+    """What to know of the kernel parameter before it is used."""
 
     @property
     def writes(self) -> tuple[AcsWrite, ...]:
@@ -66,6 +68,36 @@ class AppliedWrite(Record, frozen=True):
     """Control word read after the write; None when it could not be read."""
     ok: bool
     rolled_back: bool = False
+
+
+class PortCheck(Record, frozen=True):
+    """One port against the word it should hold."""
+
+    bdf: Bdf
+    expected: str
+    found: str | None
+    """None: the port is gone, is another one, or does not tell."""
+    rearmed: bool
+    """A redirect bit that was cleared is on again."""
+
+    @property
+    def ok(self) -> bool:
+        return self.found == self.expected
+
+
+class AcsVerification(Record, frozen=True):
+    """The re-read control words against a plan, or against what was written in this boot."""
+
+    ports: tuple[PortCheck, ...] = ()
+
+    @property
+    def verified(self) -> bool | None:
+        """Whether every port holds its word; None: there was nothing to verify."""
+        return all(port.ok for port in self.ports) if self.ports else None
+
+    @property
+    def rearmed(self) -> tuple[Bdf, ...]:
+        return tuple(port.bdf for port in self.ports if port.rearmed)
 
 
 class SavedPort(Record, frozen=True, forbid_unknown_fields=True):

@@ -31,7 +31,14 @@ class NcclHalf(Record, frozen=True):
     algbw_gbps: float | None
     busbw_gbps: float | None
     wrong: float | None
-    """Wrong values; None when the run did not check (N/A)."""
+    """Wrong values; None when the run did not check (N/A), or prints a largest error instead."""
+    error: float | None = None
+    """Largest difference from the right value: what versions before 2.13 print."""
+
+    @property
+    def checked(self) -> bool:
+        """Whether the run compared the data of this half."""
+        return self.wrong is not None or self.error is not None
 
 
 class NcclRow(Record, frozen=True):
@@ -73,6 +80,44 @@ class NcclReport(Record, frozen=True):
     nccl_version: str | None = None
     messages: tuple[str, ...] = ()
     """Lines that explain a failure."""
+    tests_version: str | None = None
+    """Version of nccl-tests, where it prints one (2.17.4 and later)."""
+    min_bytes: int | None = None
+    max_bytes: int | None = None
+    """The largest size asked for, or what the program reduced it to for lack of memory."""
+    step_factor: int | None = None
+    step_bytes: int | None = None
+    """Either this or `step_factor` is known; the program steps by bytes unless told -f."""
+    validation: int | None = None
+    """0: the run was told not to check data."""
+    problems: tuple[str, ...] = ()
+    """Why the table cannot be taken as a measurement of the whole group; empty: it can."""
+
+
+class NcclDocument(Record, frozen=True):
+    """What `nodeprep parse nccl` prints: the report in short, then its parts."""
+
+    outcome: NcclOutcome
+    reason: str
+    ranks: int
+    """Rank lines in the text."""
+    rows: int
+    max_size_bytes: int | None
+    busbw_out_of_place_gbps: float | None
+    """At the largest size."""
+    busbw_in_place_gbps: float | None
+    avg_busbw_gbps: float | None
+    out_of_bounds: int | None
+    transports: tuple[str, ...]
+    channels: dict[str, str]
+    collective: str | None
+    nccl_version: str | None
+    tests_version: str | None
+    simulated: bool
+    problems: tuple[str, ...]
+    messages: tuple[str, ...]
+    devices: tuple[NcclRank, ...]
+    table: tuple[NcclRow, ...]
 
 
 class GateVerdict(Enum):
@@ -104,6 +149,8 @@ class Threshold(Record, frozen=True):
     """`P2P`, `SHM` or None when either will do."""
     verified: bool
     """Whether public recordings stand behind the row."""
+    warn_below_gbps: float | None = None
+    """At or over the threshold, yet lower than what such nodes reach."""
 
 
 class GateResult(Record, frozen=True):

@@ -7,6 +7,77 @@ from typing import Any
 from nodeprep.model.base import Record
 
 
+class QuantScheme(Record, frozen=True):
+    """How the linear layers are stored, from `quantization_config`."""
+
+    method: str
+    """As vLLM names it: fp8, awq, gptq, compressed-tensors, mxfp4, modelopt, bitsandbytes, gguf."""
+    weight_bits: float
+    """Stored bits of one weight, without scales."""
+    group_size: int | None = None
+    """Weights that share one scale along the input dimension; None: one scale a channel or tensor."""
+    scale_bytes: float = 2.0
+    """Bytes of one scale."""
+    zero_point_bits: float = 0.0
+    """Bits of one zero point of a group."""
+    block: tuple[int, int] | None = None
+    """Rows and columns that share one scale (fp8 block)."""
+    activation_bits: int | None = None
+    """Bits of the quantized activations; None: the activation type itself."""
+    skips: tuple[str, ...] = ()
+    """Module classes left in the activation type: attention, mlp, experts, shared_experts, lm_head."""
+
+
+class MoeShape(Record, frozen=True):
+    """Mixture of experts."""
+
+    experts: int
+    experts_per_token: int
+    intermediate_size: int
+    shared_intermediate_size: int = 0
+    """Width of all shared experts together."""
+    dense_layers: int = 0
+    """Layers with an ordinary MLP instead of experts."""
+
+
+class MlaShape(Record, frozen=True):
+    """Multi-head latent attention (DeepSeek): one latent vector a token instead of K and V heads."""
+
+    kv_lora_rank: int
+    rope_head_dim: int
+    nope_head_dim: int
+    v_head_dim: int
+    q_lora_rank: int | None = None
+
+
+class LinearAttentionShape(Record, frozen=True):
+    """Layers with a fixed state a sequence (gated delta net) instead of a KV cache."""
+
+    layers: int
+    key_heads: int
+    value_heads: int
+    key_head_dim: int
+    value_head_dim: int
+    conv_kernel: int
+
+
+class SlidingShape(Record, frozen=True):
+    """Layers that see a window, or a chunk, of the past only."""
+
+    layers: int
+    window: int
+    chunked: bool = False
+    """Llama 4 local attention: a chunk, not a moving window."""
+
+
+class VisionShape(Record, frozen=True):
+    """The vision tower; any number may be unknown."""
+
+    layers: int | None = None
+    hidden_size: int | None = None
+    intermediate_size: int | None = None
+
+
 class ModelShape(Record, frozen=True):
     """What a config.json says of a model, in numbers the arithmetic needs."""
 
@@ -32,6 +103,29 @@ class ModelShape(Record, frozen=True):
     """Sum of the safetensors, when the folder holds them."""
     source: str = ""
     """Where the numbers come from."""
+    quant: QuantScheme | None = None
+    """The numbers behind `quantization`."""
+    moe: MoeShape | None = None
+    mla: MlaShape | None = None
+    linear: LinearAttentionShape | None = None
+    sliding: SlidingShape | None = None
+    vision: VisionShape | None = None
+    global_head_dim: int | None = None
+    """Head size of the full-attention layers where it differs (Gemma 4)."""
+    global_kv_heads: int | None = None
+    """KV heads of the full-attention layers where they differ."""
+    global_k_is_v: bool = False
+    """Full-attention layers store K only once (Gemma 4)."""
+    kv_shared_layers: int = 0
+    """Last layers that reuse the KV cache of earlier ones (Gemma 3n, 4)."""
+    mtp_layers: int = 0
+    """Extra layers for multi-token prediction; loaded only with speculative decoding."""
+    pooling: bool = False
+    """An embedding or reranking model: no sampler runs."""
+    gated_mlp: bool = True
+    """Gate, up and down projections; False: up and down only (GPT-2, NeoX, OPT, Falcon)."""
+    rotary_positions: int | None = None
+    """Rows of the rotary table, longer than max_position_embeddings with YaRN."""
 
 
 class PlanRequest(Record, frozen=True):
@@ -56,6 +150,10 @@ class PlanRequest(Record, frozen=True):
     usage: str = "server"
     """`server` (vllm serve) or `offline` (LLM class)."""
     block_size: int | None = None
+    context_gib: float | None = None
+    """Memory in use on the GPU before vLLM takes its baseline, when measured."""
+    nvlink: bool | None = None
+    """All pairs of the GPUs joined by NVLink; None: as usual for that GPU."""
 
 
 class RankBudget(Record, frozen=True):
@@ -70,10 +168,15 @@ class RankBudget(Record, frozen=True):
     logits_bytes: int
     nccl_bytes: int
     cuda_graph_bytes: int
+    """The engine's estimate of its CUDA graphs, where that version subtracts one."""
     non_kv_bytes: int
+    """Weights, activation, sampler, logits, NCCL and other; graphs are beside it."""
     kv_cache_bytes: int
+    """requested - non-KV - graphs; below zero when it does not fit."""
     kv_cache_bytes_low: int
     kv_cache_bytes_high: int
+    other_bytes: int = 0
+    """CUDA modules and, where that version counts it, the context."""
 
 
 class MemoryPlan(Record, frozen=True):

@@ -81,8 +81,37 @@ class Report(Document, frozen=True):
     """Why not ready; empty when ready."""
 
 
-class GateReport(Document, frozen=True):
-    gate: GateResult
+class GateReport(GateResult, frozen=True, kw_only=True):
+    """What `gate` prints: the result itself, with the head of a document."""
+
+    schema: str
+    tool_version: str
+    boot_id: str | None
+    collected_at: str
+
+
+class PlanReport(MemoryPlan, frozen=True, kw_only=True):
+    """What `plan` prints: the memory plan itself, with the head of a document.
+
+    The head is declared once more, since a struct has one line of ancestors.
+    """
+
+    schema: str
+    tool_version: str
+    boot_id: str | None
+    collected_at: str
+
+
+class MachineEntry(Record, frozen=True):
+    name: str
+    constructed: bool
+    notes: tuple[str, ...]
+
+
+class MachinesReport(Document, frozen=True):
+    """The recorded machines that ship."""
+
+    machines: tuple[MachineEntry, ...]
 
 
 class Hop(Record, frozen=True):
@@ -112,6 +141,7 @@ class ExplainReport(Document, frozen=True):
     pair: tuple[str, str]
     hops: tuple[Hop, ...]
     level: PathLevels
+    level_words: str
     p2p: dict[str, str]
     nccl_path: str
     would_change: tuple[str, ...]

@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+from enum import Enum
+
 from nodeprep.model.base import Record
 
 KnobValue = bool | int | float | str
+
+
+class Interconnect(Enum):
+    """How the GPUs of one tensor-parallel group reach each other."""
+
+    SINGLE = "single GPU"
+    NVLINK = "NVLink mesh"
+    """Every pair is joined by NVLink, directly or through NVSwitch."""
+    SWITCH = "PCIe switch"
+    """Every pair has a common PCIe switch: PIX or PXB."""
+    HOST = "host path"
+    """At least one pair meets in the root complex or on another socket."""
+    UNKNOWN = "unknown"
 
 
 class Knob(Record, frozen=True):
@@ -24,6 +39,19 @@ class Difference(Record, frozen=True):
     theirs: KnobValue | None
     ours: KnobValue | None
     reason: str
+
+
+class GivenConfig(Record, frozen=True):
+    """A configuration somebody runs already, to be compared with ours.
+
+    Names as they wrote them: `max_model_len` and `--max-model-len` are one option.
+    """
+
+    options: dict[str, KnobValue] = {}
+    """Options of `vllm serve`, `model` among them."""
+    env: dict[str, str] = {}
+    container: dict[str, str] = {}
+    """Options of `docker run`: image, ipc, shm-size, publish, gpus."""
 
 
 class ServingConfig(Record, frozen=True):
@@ -47,6 +75,26 @@ class ServingConfig(Record, frozen=True):
     warnings: tuple[str, ...]
     differences: tuple[Difference, ...] = ()
     simulated: bool = False
+    node: str = "this node"
+    """For whom the files were rendered."""
+    gpu_indices: tuple[int, ...] = ()
+    """The group's GPUs in nvidia-smi's numbering, PCI bus order."""
+    all_gpus: bool = False
+    """The group is every GPU of the node."""
+    interconnect: Interconnect = Interconnect.UNKNOWN
+    left_out: tuple[Knob, ...] = ()
+    """What was considered and not rendered, with the value that would have stood there."""
+    api_key_file: str = ""
+    """Environment file with VLLM_API_KEY; empty: the server asks for no key."""
+    hf_token_file: str | None = None
+    cache_dir: str = "/var/cache/nodeprep"
+    vllm_program: str = "/opt/vllm/bin/vllm"
+
+    def option(self, name: str) -> Knob | None:
+        return next((knob for knob in self.options if knob.name == name), None)
+
+    def variable(self, name: str) -> Knob | None:
+        return next((knob for knob in self.env if knob.name == name), None)
 
 
 class RenderedFile(Record, frozen=True):

@@ -24,7 +24,7 @@ class RecordedFile(Record, frozen=True, forbid_unknown_fields=True):
 
     text: str | None = None
     size: int | None = None
-    """Bytes that could be read; a read beyond them meets the end of the file."""
+    """Bytes that could be read; None: no read met the end of the file."""
     segments: dict[str, str] = {}
     """Offset in decimal -> bytes in hex: only what was asked for."""
     error: Missing | None = None
@@ -58,7 +58,8 @@ class Snapshot(Document, frozen=True, forbid_unknown_fields=True):
     is_root: bool
     files: dict[str, RecordedFile] = {}
     directories: dict[str, tuple[str, ...]] = {}
-    real_paths: dict[str, str] = {}
+    links: dict[str, str] = {}
+    """Symbolic link -> what is written in it."""
     programs: tuple[str, ...] = ()
     """Programs that were there, whether or not they were run."""
     commands: tuple[RecordedCommand, ...] = ()

@@ -57,6 +57,8 @@ class LevelMatrix(Record, frozen=True):
     """row -> `CPU Affinity` | `NUMA Affinity` | `GPU NUMA ID` -> text as printed."""
     nic_names: dict[str, str] = {}
     """The NIC legend: NIC0 -> mlx5_0."""
+    asymmetric: tuple[str, ...] = ()
+    """Pairs of GPUs whose two cells differ, `GPU0-GPU1`: a text edited by hand, or one-way P2P."""
 
 
 class GpuPair(Record, frozen=True):

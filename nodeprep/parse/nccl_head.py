@@ -1,0 +1,178 @@
+"""What stands around the table of nccl-tests: options, devices, footer, lines that tell a failure.
+
+# nThread 1 nGpus 4 minBytes 8388608 maxBytes 67108864 step: 2(factor) ... validation: 1
+#  Rank  0 Group  0 Pid  27157 on         node-a device  0 [0000:16:00] NVIDIA L40S
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 23.6777
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from nodeprep.model.base import Record
+from nodeprep.model.gate import NcclRank
+
+_MAX_MESSAGES = 40
+_MAX_TEXT = 300
+
+_OPTIONS = re.compile(r"\bminBytes:?\s+\d+\s+maxBytes:?\s+\d+")
+_OPTION = {
+    "threads": re.compile(r"\bnThreads?:?\s+(\d{1,6})\b"),
+    "gpus": re.compile(r"\bnGpus(?:\(\w+\))?:?\s+(\d{1,6})\b"),
+    "min_bytes": re.compile(r"\bminBytes:?\s+(\d{1,19})\b"),
+    "max_bytes": re.compile(r"\bmaxBytes:?\s+(\d{1,19})\b"),
+    "step_factor": re.compile(r"\bstep:\s*(\d{1,19})\(factor\)"),
+    "step_bytes": re.compile(r"\bstep:\s*(\d{1,19})\(bytes\)"),
+    "validation": re.compile(r"\bvalidation:\s*(\d{1,6})\b"),
+}
+_REDUCED = re.compile(r"Reducing maxBytes to (\d{1,19})\b")
+_RANK = re.compile(
+    r"\bRank\s+(?P<rank>\d{1,6})\b(?:\s+Group\s+\d+)?(?:\s+Pid\s+\d+)?(?:\s+on\s+(?P<host>\S{1,255}))?"
+    r"\s+device\s+(?P<device>\d{1,4})\b(?:\s*\[(?P<bus>[0-9a-fA-Fx:.]{1,20})\]?)?\s*(?P<name>.{0,120})"
+)
+_VERSIONS = re.compile(r"nccl-tests version\s+(?P<tests>\d\S{0,30}(?: \(\w{1,40}\))?)")
+_LIBRARY = re.compile(r"nccl-library=(\d{3,6})\b")
+_NAMED = re.compile(r"Collective test (?:starting|concluded):\s*(\S{1,80})")
+_PROGRAM = re.compile(r"\b(\w{2,40})_perf(?:_mpi)?\b")
+_SOURCE = re.compile(r"Test (?:NCCL |CUDA )?failure (\w{2,40})\.cu:\d+")
+_CLOSING = re.compile(r"Collective test concluded:|GPU memory usage +:|pid \d+: Test failure")
+_OUT_OF_BOUNDS = re.compile(r"Out of bounds values\s*:\s*(\d{1,18})\b\s*(OK|FAILED)?")
+_AVERAGE = re.compile(r"Avg bus bandwidth\s*:\s*(\d{1,12}(?:\.\d{1,12})?(?:[eE][+-]?\d{1,3})?)")
+_SIMULATED = re.compile(r"^\W*SIMULATED\b")
+
+TIMEOUT = re.compile(r"Test timeout \(|DUE TO TIME LIMIT|timeout: sending signal")
+TOO_FEW_GPUS = re.compile(r"Invalid number of GPUs: (\d+) requested but only (\d+) were found")
+LAUNCH = re.compile(
+    r"Invalid number of GPUs|invalid option|unrecognized option|^\W*USAGE:|invalid size specified"
+    r"|error while loading shared libraries|symbol lookup error|version `\S+' not found"
+    r"|command not found|No such file or directory|cannot execute binary file|Permission denied"
+    r"|not enough slots|unable to (?:launch|locate|find)|could not access or execute"
+)
+FAILURE = re.compile(
+    r"Test (?:CUDA|NCCL) failure|Test failure|Segmentation fault|core dumped|Bus error\b"
+    r"|terminate called|\bAborted\b|exited on signal|Caught signal|NCCL WARN Cuda failure"
+    r"|\bKilled\b"
+)
+CUDA_OR_NCCL = re.compile(
+    r"Test (?:CUDA|NCCL) failure \S+ '([^'\n]{1,200})|Cuda failure (?:\d+ )?'([^'\n]{1,200})"
+)
+
+
+class Options(Record, frozen=True):
+    """The first line, as far as it is there."""
+
+    threads: int | None
+    gpus: int | None
+    min_bytes: int | None
+    max_bytes: int | None
+    step_factor: int | None
+    step_bytes: int | None
+    validation: int | None
+
+
+class Footer(Record, frozen=True):
+    out_of_bounds: int | None
+    out_of_bounds_ok: bool | None
+    avg_busbw_gbps: float | None
+
+    @property
+    def present(self) -> bool:
+        """Printed after the last row: the table above it is whole."""
+        return self.out_of_bounds is not None or self.avg_busbw_gbps is not None
+
+
+def starts_run(line: str) -> bool:
+    """Whether a line opens the output of one run: it prints the options."""
+    return _OPTIONS.search(line) is not None
+
+
+def read_options(lines: Sequence[str]) -> Options:
+    """Options from wherever they stand; the memory limit replaces the size asked for."""
+    found = {name: _first_int(pattern, lines) for name, pattern in _OPTION.items()}
+    reduced = _first_int(_REDUCED, lines)
+    asked = found["max_bytes"]
+    if reduced is not None and (asked is None or reduced < asked):
+        found["max_bytes"] = reduced
+    return Options(**found)
+
+
+def read_ranks(lines: Iterable[str]) -> tuple[NcclRank, ...]:
+    """Device lines; one that is cut before its device does not count."""
+    return tuple(
+        NcclRank(
+            rank=int(match["rank"]),
+            host=match["host"],
+            device=int(match["device"]),
+            bus_id=match["bus"],
+            name=match["name"].strip() or None,
+        )
+        for line in lines
+        if (match := _RANK.search(line))
+    )
+
+
+def read_footer(lines: Sequence[str]) -> Footer:
+    bounds = [match for line in lines if (match := _OUT_OF_BOUNDS.search(line))]
+    averages = [match for line in lines if (match := _AVERAGE.search(line))]
+    word = bounds[-1][2] if bounds else None
+    return Footer(
+        out_of_bounds=int(bounds[-1][1]) if bounds else None,
+        out_of_bounds_ok=None if word is None else word == "OK",
+        avg_busbw_gbps=float(averages[-1][1]) if averages else None,
+    )
+
+
+def read_tests_version(lines: Iterable[str]) -> str | None:
+    return next((match["tests"] for line in lines if (match := _VERSIONS.search(line))), None)
+
+
+def read_library_version(lines: Sequence[str]) -> str | None:
+    """`nccl-library=23203` is 2.32.3; before 2.9 the code had one digit less: 2804."""
+    code = _first_int(_LIBRARY, lines)
+    if code is None:
+        return None
+    if code < 10000:
+        return f"{code // 1000}.{code // 100 % 10}.{code % 100}"
+    return f"{code // 10000}.{code // 100 % 100}.{code % 100}"
+
+
+def read_collective(lines: Iterable[str]) -> str | None:
+    """`all_reduce`, by the program's own word (2.16.9 and later)."""
+    named = {_bare(match[1]) for line in lines if (match := _NAMED.search(line))}
+    return named.pop() if len(named) == 1 else None
+
+
+def read_hint(lines: Sequence[str]) -> str | None:
+    """The collective by the source file of a failure, else by the only program the text names."""
+    sources = {match[1] for line in lines if (match := _SOURCE.search(line))} - {"common", "util"}
+    hints = sources or {match[1] for line in lines for match in _PROGRAM.finditer(line)}
+    return hints.pop() if len(hints) == 1 else None
+
+
+def ends_run(line: str) -> bool:
+    """Whether a line belongs to the end of a run: its footer, or what follows a failed check."""
+    return bool(_OUT_OF_BOUNDS.search(line) or _AVERAGE.search(line) or _CLOSING.search(line))
+
+
+def is_simulated(lines: Sequence[str]) -> bool:
+    return any(_SIMULATED.match(line) for line in lines)
+
+
+def failure_lines(lines: Iterable[str]) -> tuple[str, ...]:
+    """Lines that explain a failure, each once, in order."""
+    kept = [
+        line.strip()[:_MAX_TEXT]
+        for line in lines
+        if TIMEOUT.search(line) or LAUNCH.search(line) or FAILURE.search(line)
+    ]
+    return tuple(dict.fromkeys(kept))[:_MAX_MESSAGES]
+
+
+def _bare(program: str) -> str:
+    return program.rpartition("/")[2].removesuffix("_mpi").removesuffix("_perf")
+
+
+def _first_int(pattern: re.Pattern[str], lines: Iterable[str]) -> int | None:
+    return next((int(match[1]) for line in lines if (match := pattern.search(line))), None)
