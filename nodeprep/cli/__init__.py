@@ -1,5 +1,122 @@
-"""Commands."""
+"""The command line: commands load when they are used; only `main` ends the process."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from itertools import pairwise
+from typing import Any, NoReturn
+
+import click
+
+from nodeprep import __version__
+from nodeprep.errors import EXIT_MEANINGS, Exit, NodeprepError
+
+_COMMANDS = {
+    "bringup": "the boot run: audit, free GPU paths, measure, plan memory, render, report",
+    "audit": "facts and findings of this node, read only",
+    "explain": "the path between two GPUs hop by hop, or a finding by its id",
+    "acs": "free GPU paths of ACS redirection: plan, apply, verify, restore",
+    "gate": "run nccl-tests and judge the bandwidth",
+    "plan": "vLLM memory per rank, KV tokens, and the knobs that follow",
+    "render": "vLLM configuration, environment, docker and systemd files",
+    "parse": "one pasted output to JSON",
+    "machines": "the recorded machines that ship",
+    "schema": "the JSON schema of a document",
+}
+
+_STATUSES = "\n".join(f"  {status.value:>2}  {EXIT_MEANINGS[status]}" for status in Exit)
+_EPILOG = f"""\b
+Exit statuses:
+{_STATUSES}
+
+\b
+Try it without a GPU and without root:
+  nodeprep bringup --machine l40s-acs -o ./rendered
+"""
 
 
-def main() -> None:
-    """Placeholder."""
+class _LazyGroup(click.Group):
+    """Knows every command by name and help line, and imports only the one that is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in _COMMANDS:
+            return None
+        command = import_module(f"nodeprep.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+
+@click.group(
+    cls=_LazyGroup,
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, "-V", "--version", message="nodeprep %(version)s")
+def group() -> None:
+    """From power-on to safe to register in the load balancer."""
+
+
+def main() -> NoReturn:
+    """Runs one command and ends the process with a documented status."""
+    try:
+        status = _run(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader of a pipe went away; the interpreter must not complain when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = Exit.ERROR
+    sys.exit(status)
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        result: Any = group.main(arguments, prog_name="nodeprep", standalone_mode=False)
+    except click.UsageError as error:
+        return _fail(arguments, Exit.USAGE, error.format_message(), _usage_hint(error))
+    except click.ClickException as error:
+        return _fail(arguments, Exit.ERROR, error.format_message(), "")
+    except NodeprepError as error:
+        return _fail(arguments, error.status, error.message, error.hint)
+    except (click.Abort, KeyboardInterrupt):
+        return _fail(arguments, Exit.ERROR, "interrupted", "")
+    return result if isinstance(result, int) else Exit.OK
+
+
+def _usage_hint(error: click.UsageError) -> str:
+    command = error.ctx.command_path if error.ctx is not None else "nodeprep"
+    return f"see: {command} --help"
+
+
+def _fail(arguments: list[str], status: Exit, message: str, hint: str) -> int:
+    """One clear line on stderr; with --format json also the document, on stdout."""
+    from nodeprep.output.escape import safe
+
+    click.echo(f"nodeprep: {safe(message)}{f' ({safe(hint)})' if hint else ''}", err=True)
+    if _wants_json(arguments):
+        from nodeprep.model.report import ErrorReport
+        from nodeprep.output.json import dump
+        from nodeprep.stamp import stamp
+
+        report = ErrorReport(
+            **stamp("error", None),
+            error=message,
+            hint=hint,
+            status=int(status),
+            name=status.name.lower().replace("_", "-"),
+        )
+        sys.stdout.buffer.write(dump(report))
+    return status
+
+
+def _wants_json(arguments: list[str]) -> bool:
+    """Whether --format json was asked for, also where the arguments could not be parsed."""
+    return "--format=json" in arguments or ("--format", "json") in pairwise(arguments)

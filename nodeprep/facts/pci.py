@@ -29,6 +29,20 @@ from nodeprep.model.pci_config import PciConfig
 from nodeprep.parse.pci_config import parse_pci_config
 
 DEVICES = "/sys/bus/pci/devices"
+
+# Vendors whose functions matter on a GPU path, by their names in pci.ids.
+_VENDORS = (
+    ("NVIDIA Corporation", 0x10DE),
+    ("Advanced Micro Devices, Inc. [AMD/ATI]", 0x1002),
+    ("Advanced Micro Devices, Inc. [AMD]", 0x1022),
+    ("Intel Corporation", 0x8086),
+    ("Broadcom / LSI", 0x1000),
+    ("Habana Labs", 0x1DA3),
+    ("Mellanox Technologies", 0x15B3),
+    ("PLX Technology", 0x10B5),
+    ("PMC-Sierra", 0x11F8),
+)
+
 _ROOT = re.compile(r"pci([0-9a-f]{4,8}:[0-9a-f]{2})")
 
 
@@ -92,7 +106,7 @@ def _function(host: Host, bdf: Bdf) -> PciFunction:
 def _listed(one: LspciFunction) -> PciFunction:
     return PciFunction(
         bdf=one.bdf,
-        vendor_id=one.vendor_id or 0,
+        vendor_id=one.vendor_id or _vendor_of(one.name),
         device_id=one.device_id or 0,
         class_code=one.class_code or 0,
         name=one.name,
@@ -106,6 +120,11 @@ def _listed(one: LspciFunction) -> PciFunction:
         acs=one.acs,
         config_access=_listed_access(one),
     )
+
+
+def _vendor_of(name: str | None) -> int:
+    """The id behind a vendor's name: lspci prints ids only with -n or -nn. 0: another vendor."""
+    return next((code for vendor, code in _VENDORS if (name or "").startswith(vendor)), 0)
 
 
 def _listed_access(one: LspciFunction) -> ConfigAccess:

@@ -59,6 +59,8 @@ class LinearAttentionShape(Record, frozen=True):
     key_head_dim: int
     value_head_dim: int
     conv_kernel: int
+    state_bytes: int | None = None
+    """Bytes of one value of the recurrent state; None: the model's type."""
 
 
 class SlidingShape(Record, frozen=True):

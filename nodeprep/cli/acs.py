@@ -1,0 +1,168 @@
+"""`nodeprep acs`: plan, apply, verify, restore."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from nodeprep.acs.apply import apply
+from nodeprep.acs.outcome import Unfinished
+from nodeprep.acs.pairs import PairChoice, parse_pairs
+from nodeprep.acs.plan import plan
+from nodeprep.acs.restore import restore
+from nodeprep.acs.verify import verify
+from nodeprep.cli.options import session_options
+from nodeprep.cli.session import Session
+from nodeprep.errors import Exit, UsageError
+from nodeprep.facts.collect import collect, reread
+from nodeprep.model.acs import AcsPlan, AcsVerification, AppliedWrite
+from nodeprep.model.facts import NodeFacts
+from nodeprep.model.report import AcsReport
+from nodeprep.settings import Settings
+from nodeprep.stamp import stamp
+
+
+@click.group("acs", short_help="free GPU paths of ACS redirection")
+def command() -> None:
+    """The least change that frees GPU paths of ACS redirection; saved, proved, reversible."""
+
+
+def _choice_options(function: Any) -> Any:
+    options: tuple[Callable[[Any], Any], ...] = (
+        click.option("--pairs", metavar="CHOICE", help="group, all, or a list such as 0-1,0-2."),
+        click.option(
+            "--all-bits", is_flag=True, help="Clear whole control words; drops isolation too."
+        ),
+        click.option("--force", is_flag=True, help="Act against a refusal; needs --reason."),
+        click.option("--reason", metavar="TEXT", help="Why; kept in state and report."),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+@command.command("plan")
+@_choice_options
+@session_options
+def plan_command(session: Session, **choice: Any) -> int:
+    """What would be written, port by port, and why; or why nothing may be."""
+    facts, wanted = _planned(session, **choice)
+    session.emit(_report(session, facts, wanted, detail=_plan_detail(wanted)))
+    return Exit.REFUSED if wanted.refusals and wanted.forced_reason is None else Exit.OK
+
+
+@command.command("apply")
+@_choice_options
+@session_options
+def apply_command(session: Session, **choice: Any) -> int:
+    """Write the plan: originals saved first, every write read back, any surprise rolled back."""
+    facts, wanted = _planned(session, **choice)
+    if wanted.refusals and wanted.forced_reason is None:
+        session.emit(_report(session, facts, wanted, detail="refused: nothing was changed"))
+        return Exit.REFUSED
+    try:
+        applied = apply(session.host, facts, wanted, session.store)
+    except Unfinished as error:
+        session.emit(
+            _report(session, facts, wanted, error.applied, verified=False, detail=error.message)
+        )
+        return error.status
+    after = reread(session.host, facts)
+    checked = verify(after, wanted)
+    proved = checked.verified
+    detail = f"{len(applied)} ports written and read back" if applied else _plan_detail(wanted)
+    session.emit(_report(session, facts, wanted, applied, verified=proved, detail=detail))
+    return Exit.UNVERIFIED if proved is False else Exit.OK
+
+
+@command.command("verify")
+@_choice_options
+@session_options
+def verify_command(session: Session, **choice: Any) -> int:
+    """Whether the ports changed in this boot still hold their words, and nothing is left to do."""
+    facts, wanted = _planned(session, **choice)
+    saved = session.store.load_acs()
+    checked = AcsVerification() if saved is None else verify(facts, saved)
+    rearmed = [port.bdf for port in checked.ports if not port.ok]
+    open_ports = [write.bdf for write in wanted.writes]
+    proved = not rearmed and not open_ports and not wanted.refusals
+    detail = (
+        f"{len(checked.ports)} ports hold the words written to them, no GPU path redirects"
+        if proved
+        else f"not as wanted: {', '.join(dict.fromkeys([*rearmed, *open_ports])) or 'unknown'}"
+    )
+    session.emit(_report(session, facts, wanted, verified=proved, detail=detail))
+    return Exit.OK if proved else Exit.UNVERIFIED
+
+
+@command.command("restore")
+@session_options
+def restore_command(session: Session) -> int:
+    """Give every register the bits back that were cleared in this boot."""
+    facts = collect(session.host, session.settings.accelerators)
+    try:
+        restored = restore(session.host, facts, session.store)
+    except Unfinished as error:
+        session.emit(
+            _report(session, facts, AcsPlan(), error.applied, verified=False, detail=error.message)
+        )
+        return error.status
+    detail = (
+        f"{len(restored)} ports hold their original words"
+        if restored
+        else "nothing to restore: no change of this boot is saved"
+    )
+    verified = all(one.ok for one in restored) if restored else None
+    session.emit(_report(session, facts, AcsPlan(), restored, verified=verified, detail=detail))
+    return Exit.OK
+
+
+def _planned(
+    session: Session, *, pairs: str | None, all_bits: bool, force: bool, reason: str | None
+) -> tuple[NodeFacts, AcsPlan]:
+    if force and not (reason and reason.strip()):
+        raise UsageError("--force needs --reason TEXT: it is kept in state and report")
+    facts = collect(session.host, session.settings.accelerators)
+    wanted = plan(
+        facts,
+        pairs=pair_choice(session.settings, pairs),
+        all_bits=all_bits,
+        forced_reason=reason if force else None,
+        allow_in_guest=session.settings.acs.allow_in_guest,
+    )
+    return facts, wanted
+
+
+def pair_choice(settings: Settings, pairs: str | None = None) -> PairChoice:
+    """The pairs asked for on the command line, else by the configuration."""
+    return parse_pairs(pairs or settings.acs.pairs, group_size=settings.serving.tensor_parallel)
+
+
+def _plan_detail(wanted: AcsPlan) -> str:
+    if wanted.refusals:
+        return "refused: nothing may be changed"
+    count = len(wanted.writes)
+    return f"{count} ports to write" if count else "nothing to do: no GPU path redirects"
+
+
+def _report(
+    session: Session,
+    facts: NodeFacts,
+    wanted: AcsPlan,
+    applied: tuple[AppliedWrite, ...] = (),
+    *,
+    verified: bool | None = None,
+    detail: str,
+) -> AcsReport:
+    return AcsReport(
+        **stamp("acs", facts.boot_id),
+        actions=wanted.actions,
+        kernel_parameter=wanted.kernel_parameter,
+        applied=applied,
+        verified=verified,
+        plan=wanted,
+        detail=detail,
+        simulated=session.host.simulates,
+    )

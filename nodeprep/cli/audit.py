@@ -1,0 +1,32 @@
+"""`nodeprep audit`."""
+
+from __future__ import annotations
+
+import click
+
+from nodeprep.audit.run import audit, unknowns
+from nodeprep.cli.options import session_options
+from nodeprep.cli.session import Session
+from nodeprep.facts.collect import collect
+from nodeprep.model.report import AuditReport
+from nodeprep.stamp import stamp
+
+
+@click.command("audit")
+@session_options
+def command(session: Session) -> int:
+    """Facts and findings of this node, read only.
+
+    Works without root; what cannot be read then is listed as unknown.
+    """
+    facts = collect(session.host, session.settings.accelerators)
+    findings = audit(facts, session.settings, session.today)
+    session.emit(
+        AuditReport(
+            **stamp("audit", facts.boot_id),
+            findings=findings,
+            unknown=unknowns(facts),
+            facts=facts,
+        )
+    )
+    return session.status_of(findings)

@@ -1,0 +1,100 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_PATH = click.Path(path_type=Path)
+
+_OUTPUT = (
+    click.option(
+        "--format",
+        type=click.Choice(["auto", "text", "brief", "json"]),
+        default="auto",
+        show_default=True,
+        help="auto: text on a terminal, brief elsewhere.",
+    ),
+    click.option(
+        "--color",
+        type=click.Choice(["auto", "always", "never"]),
+        default="auto",
+        show_default=True,
+        help="NO_COLOR is honoured too.",
+    ),
+)
+
+_SOURCE = (
+    click.option("--machine", metavar="NAME", help="A recorded machine that ships (see machines)."),
+    click.option("--snapshot", type=_PATH, metavar="FILE", help="A snapshot of a node."),
+    click.option(
+        "--sysfs-root", type=_PATH, metavar="DIR", help="A tree like /sys/bus/pci: DIR/devices/..."
+    ),
+    click.option(
+        "--config", type=_PATH, metavar="FILE", help="Default: /etc/nodeprep/config.toml."
+    ),
+    click.option(
+        "--state-dir", type=_PATH, metavar="DIR",
+        help="Default: /var/lib/nodeprep; in replay a private folder of this machine and user.",
+    ),
+    click.option("--run-dir", type=_PATH, metavar="DIR", help="Default: /run/nodeprep."),
+    click.option(
+        "--fail-on",
+        type=click.Choice(["warning", "critical", "never"]),
+        default="critical",
+        show_default=True,
+        help="Exit 3 when a finding is at or over this.",
+    ),
+    click.option("-v", "--verbose", is_flag=True, help="Show every program that is run."),
+)  # fmt: skip
+
+
+def output_options(function: F) -> F:
+    """--format and --color."""
+    return _with(function, _OUTPUT)
+
+
+def session_options(function: F) -> F:
+    """All common options; the command gets them as one `session`."""
+
+    @wraps(function)
+    def opened(
+        machine: str | None,
+        snapshot: Path | None,
+        sysfs_root: Path | None,
+        config: Path | None,
+        state_dir: Path | None,
+        run_dir: Path | None,
+        format: str,
+        color: str,
+        fail_on: str,
+        verbose: bool,
+        **rest: Any,
+    ) -> Any:
+        from nodeprep.cli.session import Source, open_session
+
+        session = open_session(
+            Source(machine=machine, snapshot=snapshot, sysfs_root=sysfs_root),
+            config=config,
+            state_dir=state_dir,
+            run_dir=run_dir,
+            format=format,
+            color=color,
+            fail_on=fail_on,
+            verbose=verbose,
+        )
+        return function(session=session, **rest)
+
+    return _with(opened, (*_SOURCE, *_OUTPUT))  # type: ignore[return-value]
+
+
+def _with(function: Any, options: tuple[Any, ...]) -> Any:
+    for option in reversed(options):
+        function = option(function)
+    return function
