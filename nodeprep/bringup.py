@@ -45,6 +45,8 @@ _PRECEDENCE = (
     Exit.GATE_FAILED,
     Exit.FINDINGS,
     Exit.ERROR,
+    Exit.USAGE,
+    Exit.NEEDS_ROOT,
 )
 """The exit status of a run is the first of these that any stage asked for."""
 
@@ -103,7 +105,8 @@ class _Run:
 
     def report(self) -> Report:
         facts = self._collect()
-        before = self._stage("audit", lambda: self._audit(facts), "{} findings", ())
+        none: tuple[Finding, ...] = ()
+        before = self._stage("audit", lambda: self._audit(facts), "{} findings", none)
         facts, acs = self._free_paths(facts)
         findings = before if not acs.applied else self._audit_again(before, facts)
         gate = self._measure(facts)
@@ -111,7 +114,7 @@ class _Run:
         knobs, files = self._render(facts, gate, memory)
         self._judge_findings(findings)
         status = next((one for one in _PRECEDENCE if one in self._statuses), Exit.OK)
-        ready = status is Exit.OK and not self._options.dry_run
+        ready = status is Exit.OK and not (self._statuses or self._reasons or self._options.dry_run)
         return Report(
             **stamp("report", facts.boot_id),
             verdict=NodeVerdict.READY if ready else NodeVerdict.NOT_READY,

@@ -36,6 +36,9 @@ READY = "ready"
 _MAX_ACS_BYTES = 4 << 20
 _MAX_REPORT_BYTES = 64 << 20
 _LOCK = "acs.lock"
+LOCK_DEADLINE_S = 30.0
+"""How long to wait for another nodeprep: several applies of a whole node."""
+
 _LOCK_POLL_S = 0.05
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _WORD = re.compile(r"[0-9a-f]{4}")
@@ -54,7 +57,7 @@ class StateStore:
         return self.state_dir / ACS_STATE
 
     @contextmanager
-    def lock(self, deadline_s: float = 30.0) -> Iterator[None]:
+    def lock(self, deadline_s: float = LOCK_DEADLINE_S) -> Iterator[None]:
         """Keeps boot unit, timer, events and a person from changing ACS at the same time.
 
         The kernel frees the lock when its holder dies.  Raises Refused at the deadline.

@@ -14,9 +14,7 @@ from nodeprep.model.acs import AcsPlan, AcsState, AcsWrite, AppliedWrite
 from nodeprep.model.facts import NodeFacts
 from nodeprep.model.pci import Bdf, acs_word
 from nodeprep.model.tree import PciTree
-from nodeprep.state import StateStore
-
-LOCK_DEADLINE_S = 30.0
+from nodeprep.state import LOCK_DEADLINE_S, StateStore
 
 Step = Callable[[str], None]
 

@@ -23,6 +23,7 @@ def choices(
 ) -> tuple[PortChoice, ...]:
     """Bridges above GPUs that have ACS or may have it, and every redirecting bridge elsewhere."""
     above = {bridge.bdf for gpu in facts.gpus for bridge in tree.chain(gpu.bdf)}
+    left_out = _LeftOut(tree, ways)
     found = []
     for bdf, function in sorted(facts.functions.items()):
         if not function.is_bridge or function.acs_status is AcsStatus.ABSENT:
@@ -30,7 +31,7 @@ def choices(
         if bdf in targets:
             reason = _included(function, targets[bdf])
         elif bdf in above:
-            reason = _left_out(tree, function, ways)
+            reason = left_out.reason(function)
         elif function.acs is not None and function.acs.redirects:
             reason = f"no GPU below it: {_what_is_below(tree, bdf)}"
         else:
@@ -45,27 +46,31 @@ def _included(port: PciFunction, pairs: tuple[str, ...]) -> str:
     return f"{bits} send the peer traffic of {', '.join(pairs)} up to the root complex"
 
 
-def _left_out(tree: PciTree, port: PciFunction, ways: Sequence[Way]) -> str:
-    """The first reason that holds: already clean, above the turning point, or no pair needs it."""
-    passing = [way for way in ways if port.bdf in {one.bdf for one in way.ports}]
-    if any(way.needed for way in passing):
-        if port.acs is None:
-            return "its ACS words are not known"
-        return f"no redirect bit is on ({acs_word(port.acs.control)})"
-    turning = [way.label for way in ways if way.needed and _is_above(tree, port.bdf, way)]
-    if turning:
-        return f"the peer traffic of {', '.join(turning)} turns below it"
-    reasons = [way.why_not for way in passing if way.why_not is not None]
-    if not reasons:
-        reasons = [way.why_not for way in ways if way.why_not is not None]
-    return reasons[0] if reasons else "no wanted pair has its way through it"
+class _LeftOut:
+    """The ways by the ports they pass and by the bridges they turn below."""
 
+    def __init__(self, tree: PciTree, ways: Sequence[Way]) -> None:
+        self._passing: dict[Bdf, list[Way]] = {}
+        self._turning: dict[Bdf, list[str]] = {}
+        self._why_not = [way.why_not for way in ways if way.why_not is not None]
+        for way in ways:
+            for port in way.ports:
+                self._passing.setdefault(port.bdf, []).append(way)
+            for bdf in tree.path(way.common) if way.needed and way.common is not None else ():
+                self._turning.setdefault(bdf, []).append(way.label)
 
-def _is_above(tree: PciTree, bdf: Bdf, way: Way) -> bool:
-    """Whether a bridge is the turning point of a way, or above it."""
-    if way.common is None:
-        return False
-    return bdf == way.common or any(bridge.bdf == bdf for bridge in tree.chain(way.common))
+    def reason(self, port: PciFunction) -> str:
+        """The first that holds: clean already, above the turning point, or no pair needs it."""
+        passing = self._passing.get(port.bdf, [])
+        if any(way.needed for way in passing):
+            if port.acs is None:
+                return "its ACS words are not known"
+            return f"no redirect bit is on ({acs_word(port.acs.control)})"
+        turning = self._turning.get(port.bdf)
+        if turning:
+            return f"the peer traffic of {', '.join(turning)} turns below it"
+        reasons = [way.why_not for way in passing if way.why_not is not None] or self._why_not
+        return reasons[0] if reasons else "no wanted pair has its way through it"
 
 
 def _what_is_below(tree: PciTree, bdf: Bdf) -> str:

@@ -81,7 +81,7 @@ def _ports(
 
 def _switches(ways: Sequence[Way], targets: Mapping[Bdf, tuple[str, ...]]) -> tuple[Bdf, ...]:
     """The common bridges below which freed traffic would turn."""
-    freed = (way for way in ways if way.needed and any(port.bdf in targets for port in way.ports))
+    freed = (way for way in ways if any(port.bdf in targets for port in way.ports))
     return tuple(sorted({way.common for way in freed if way.common is not None}))
 
 

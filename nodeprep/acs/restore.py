@@ -12,9 +12,7 @@ from nodeprep.host.base import Host
 from nodeprep.model.acs import AcsState, AcsWrite, AppliedWrite, SavedPort
 from nodeprep.model.facts import NodeFacts
 from nodeprep.model.pci import acs_word
-from nodeprep.state import StateStore
-
-LOCK_DEADLINE_S = 30.0
+from nodeprep.state import LOCK_DEADLINE_S, StateStore
 
 
 def restore(

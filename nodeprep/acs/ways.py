@@ -33,12 +33,17 @@ class Way(Record, frozen=True):
 
 def find_ways(facts: NodeFacts, tree: PciTree, pairs: PairChoice) -> tuple[Way, ...]:
     """The way of every wanted pair. Raises UsageError for a GPU that is not there."""
-    wanted = pairs.wanted(len(facts.gpus))
-    return tuple(_way(facts, tree, a, b, explicit=pairs.explicit) for a, b in wanted)
+    known = {(pair.a, pair.b): pair for pair in facts.pairs}
+    return tuple(
+        _way(facts, tree, a, b, known.get((a, b)), explicit=pairs.explicit)
+        for a, b in pairs.wanted(len(facts.gpus))
+    )
 
 
-def _way(facts: NodeFacts, tree: PciTree, a: int, b: int, *, explicit: bool) -> Way:
-    label, pair = pair_label(a, b), facts.pair(a, b)
+def _way(
+    facts: NodeFacts, tree: PciTree, a: int, b: int, pair: GpuPair | None, *, explicit: bool
+) -> Way:
+    label = pair_label(a, b)
     if pair is not None and _has_nvlink(pair):
         return Way(label=label, why_not=f"{label} is connected by NVLink")
     lost = tuple(_lost(facts, facts.gpus[a], facts.gpus[b]))

@@ -31,11 +31,11 @@ def audit(facts: NodeFacts, settings: Settings, today: date) -> tuple[Finding, .
 
 
 def unknowns(facts: NodeFacts) -> tuple[Unknown, ...]:
-    """What a collector could not learn."""
+    """What a collector could not learn; without a GPU nobody misses its driver."""
     return tuple(
         Unknown(subject=status.name, reason=status.error or "", hint=status.hint or "")
         for status in facts.statuses
-        if not status.ok
+        if not status.ok and (facts.gpus or status.name != "gpu-driver")
     )
 
 

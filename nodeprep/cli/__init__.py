@@ -17,6 +17,7 @@ _COMMANDS = {
     "bringup": "the boot run: audit, free GPU paths, measure, plan memory, render, report",
     "audit": "facts and findings of this node, read only",
     "explain": "the path between two GPUs hop by hop, or a finding by its id",
+    "snapshot": "record everything nodeprep can read into one portable file",
     "acs": "free GPU paths of ACS redirection: plan, apply, verify, restore",
     "gate": "run nccl-tests and judge the bandwidth",
     "plan": "vLLM memory per rank, KV tokens, and the knobs that follow",

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from nodeprep.acs.apply import apply
+from nodeprep.acs.forms import grub_drop_in, setpci_script
 from nodeprep.acs.outcome import Unfinished
 from nodeprep.acs.pairs import PairChoice, parse_pairs
 from nodeprep.acs.plan import plan
@@ -22,6 +23,8 @@ from nodeprep.model.facts import NodeFacts
 from nodeprep.model.report import AcsReport
 from nodeprep.settings import Settings
 from nodeprep.stamp import stamp
+
+_FORMS = {"grub": grub_drop_in, "setpci": setpci_script}
 
 
 @click.group("acs", short_help="free GPU paths of ACS redirection")
@@ -45,17 +48,23 @@ def _choice_options(function: Any) -> Any:
 
 @command.command("plan")
 @_choice_options
-@session_options
+@session_options(formats=("grub", "setpci"))
 def plan_command(session: Session, **choice: Any) -> int:
-    """What would be written, port by port, and why; or why nothing may be."""
+    """What would be written, port by port, and why; or why nothing may be.
+
+    --format grub prints the same change as a GRUB drop-in, --format setpci as a script with undo.
+    """
     facts, wanted = _planned(session, **choice)
+    if session.format in _FORMS:
+        click.echo(_FORMS[session.format](wanted), nl=False)
+        return Exit.REFUSED if wanted.refusals and wanted.forced_reason is None else Exit.OK
     session.emit(_report(session, facts, wanted, detail=_plan_detail(wanted)))
     return Exit.REFUSED if wanted.refusals and wanted.forced_reason is None else Exit.OK
 
 
 @command.command("apply")
 @_choice_options
-@session_options
+@session_options()
 def apply_command(session: Session, **choice: Any) -> int:
     """Write the plan: originals saved first, every write read back, any surprise rolled back."""
     facts, wanted = _planned(session, **choice)
@@ -79,7 +88,7 @@ def apply_command(session: Session, **choice: Any) -> int:
 
 @command.command("verify")
 @_choice_options
-@session_options
+@session_options()
 def verify_command(session: Session, **choice: Any) -> int:
     """Whether the ports changed in this boot still hold their words, and nothing is left to do."""
     facts, wanted = _planned(session, **choice)
@@ -98,7 +107,7 @@ def verify_command(session: Session, **choice: Any) -> int:
 
 
 @command.command("restore")
-@session_options
+@session_options()
 def restore_command(session: Session) -> int:
     """Give every register the bits back that were cleared in this boot."""
     facts = collect(session.host, session.settings.accelerators)

@@ -13,7 +13,7 @@ from nodeprep.stamp import stamp
 
 
 @click.command("audit")
-@session_options
+@session_options()
 def command(session: Session) -> int:
     """Facts and findings of this node, read only.
 

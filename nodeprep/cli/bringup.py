@@ -29,7 +29,7 @@ RENDERED = Path("/etc/nodeprep/rendered")
 @click.option("--dry-run", is_flag=True, help="Collect, audit and plan; change nothing.")
 @click.option("--binary", metavar="PATH", help="all_reduce_perf to use.")
 @click.option("--min-busbw", type=float, metavar="GB/S", help="Least bus bandwidth to pass.")
-@session_options
+@session_options()
 def command(
     session: Session,
     out_dir: Path | None,

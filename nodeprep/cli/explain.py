@@ -16,7 +16,7 @@ from nodeprep.model.pci import parse_bdf
 
 @click.command("explain")
 @click.argument("what", nargs=-1, required=True, metavar="A B | FINDING-ID")
-@session_options
+@session_options()
 def command(session: Session, what: tuple[str, ...]) -> int:
     """The path between two GPUs hop by hop, or what a finding means.
 

@@ -19,7 +19,7 @@ from nodeprep.stamp import stamp
 @click.command("gate")
 @click.option("--binary", metavar="PATH", help="all_reduce_perf to use.")
 @click.option("--min-busbw", type=float, metavar="GB/S", help="Least bus bandwidth to pass.")
-@session_options
+@session_options()
 def command(session: Session, binary: str | None, min_busbw: float | None) -> int:
     """Run nccl-tests on all GPUs of this node and judge the result.
 

@@ -5,30 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-F = TypeVar("F", bound=Callable[..., Any])
+Command = Callable[..., Any]
 
 _PATH = click.Path(path_type=Path)
 
-_OUTPUT = (
-    click.option(
+_FORMATS = ("auto", "text", "brief", "json")
+_COLOR = click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    show_default=True,
+    help="NO_COLOR is honoured too.",
+)
+
+
+def _format(*further: str) -> Callable[[Command], Command]:
+    return click.option(
         "--format",
-        type=click.Choice(["auto", "text", "brief", "json"]),
+        type=click.Choice([*_FORMATS, *further]),
         default="auto",
         show_default=True,
         help="auto: text on a terminal, brief elsewhere.",
-    ),
-    click.option(
-        "--color",
-        type=click.Choice(["auto", "always", "never"]),
-        default="auto",
-        show_default=True,
-        help="NO_COLOR is honoured too.",
-    ),
-)
+    )
+
 
 _SOURCE = (
     click.option("--machine", metavar="NAME", help="A recorded machine that ships (see machines)."),
@@ -55,46 +58,52 @@ _SOURCE = (
 )  # fmt: skip
 
 
-def output_options(function: F) -> F:
+def output_options(function: Command) -> Command:
     """--format and --color."""
-    return _with(function, _OUTPUT)
+    return _with(function, (_format(), _COLOR))
 
 
-def session_options(function: F) -> F:
-    """All common options; the command gets them as one `session`."""
+def session_options(*, formats: tuple[str, ...] = ()) -> Callable[[Command], Command]:
+    """All common options; the command gets them as one `session`.
 
-    @wraps(function)
-    def opened(
-        machine: str | None,
-        snapshot: Path | None,
-        sysfs_root: Path | None,
-        config: Path | None,
-        state_dir: Path | None,
-        run_dir: Path | None,
-        format: str,
-        color: str,
-        fail_on: str,
-        verbose: bool,
-        **rest: Any,
-    ) -> Any:
-        from nodeprep.cli.session import Source, open_session
+    formats: further values that --format takes for this command.
+    """
 
-        session = open_session(
-            Source(machine=machine, snapshot=snapshot, sysfs_root=sysfs_root),
-            config=config,
-            state_dir=state_dir,
-            run_dir=run_dir,
-            format=format,
-            color=color,
-            fail_on=fail_on,
-            verbose=verbose,
-        )
-        return function(session=session, **rest)
+    def decorate(function: Command) -> Command:
+        @wraps(function)
+        def opened(
+            machine: str | None,
+            snapshot: Path | None,
+            sysfs_root: Path | None,
+            config: Path | None,
+            state_dir: Path | None,
+            run_dir: Path | None,
+            format: str,
+            color: str,
+            fail_on: str,
+            verbose: bool,
+            **rest: Any,
+        ) -> Any:
+            from nodeprep.cli.session import Source, open_session
 
-    return _with(opened, (*_SOURCE, *_OUTPUT))  # type: ignore[return-value]
+            session = open_session(
+                Source(machine=machine, snapshot=snapshot, sysfs_root=sysfs_root),
+                config=config,
+                state_dir=state_dir,
+                run_dir=run_dir,
+                format=format,
+                color=color,
+                fail_on=fail_on,
+                verbose=verbose,
+            )
+            return function(session=session, **rest)
+
+        return _with(opened, (*_SOURCE, _format(*formats), _COLOR))
+
+    return decorate
 
 
-def _with(function: Any, options: tuple[Any, ...]) -> Any:
+def _with(function: Command, options: tuple[Callable[[Command], Command], ...]) -> Command:
     for option in reversed(options):
         function = option(function)
     return function

@@ -36,7 +36,7 @@ from nodeprep.stamp import stamp
 @click.option("--no-chunked-prefill", is_flag=True)
 @click.option("--params-billion", type=float, help="10^9 parameters, where the shape misleads.")
 @click.option("--usage", type=click.Choice(["server", "offline"]), default="server")
-@session_options
+@session_options()
 def command(
     session: Session,
     model: str,

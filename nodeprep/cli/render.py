@@ -27,7 +27,7 @@ from nodeprep.stamp import stamp
 )
 @click.option("--model", help="Default: serving.model of the configuration.")
 @click.option("--vllm-version", metavar="V", help="Default: the newest release known.")
-@session_options
+@session_options()
 def command(session: Session, out_dir: Path, model: str | None, vllm_version: str | None) -> int:
     """vLLM configuration, environment, docker and systemd files, each knob with its reason.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -17,7 +17,7 @@ from nodeprep.facts.pci import collect_functions, unreadable
 from nodeprep.facts.platform import collect_platform
 from nodeprep.facts.resources import collect_resources
 from nodeprep.host.base import Host
-from nodeprep.model.facts import CollectorStatus, HostResources, NodeFacts, Platform
+from nodeprep.model.facts import CollectorStatus, HostResources, IommuGroup, NodeFacts, Platform
 from nodeprep.model.pci import Bdf, PciFunction
 from nodeprep.model.tree import PciTree
 from nodeprep.settings import Accelerators
@@ -61,8 +61,10 @@ class _Watch:
 def collect(host: Host, policy: Accelerators, *, names: bool = True) -> NodeFacts:
     """Everything known about the node behind `host`."""
     watch = _Watch()
-    functions = watch.collect("pci", lambda: collect_functions(host), {})
-    groups = watch.collect("iommu", lambda: collect_groups(host, functions), {})
+    no_functions: dict[Bdf, PciFunction] = {}
+    no_groups: dict[int, IommuGroup] = {}
+    functions = watch.collect("pci", lambda: collect_functions(host), no_functions)
+    groups = watch.collect("iommu", lambda: collect_groups(host, functions), no_groups)
     platform = watch.collect("platform", lambda: collect_platform(host), Platform())
     driver = watch.collect("gpu-driver", lambda: ask_driver(host), Driver({}, ()))
     if driver.problem:
@@ -71,7 +73,8 @@ def collect(host: Host, policy: Accelerators, *, names: bool = True) -> NodeFact
     bdfs = accelerators(functions, policy)
     _note_unreadable(watch, functions, bdfs)
     if names and bdfs:
-        called = watch.collect("names", lambda: collect_names(host), {})
+        nameless: Mapping[Bdf, str] = {}
+        called = watch.collect("names", lambda: collect_names(host), nameless)
         functions = {
             bdf: replace(one, name=called[bdf]) if bdf in called else one
             for bdf, one in functions.items()

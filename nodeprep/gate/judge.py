@@ -210,11 +210,11 @@ def _where_to_look(report: NcclReport) -> str:
     kinds = {transport.partition("/")[0] for transport in report.channels.values()}
     if kinds == {"P2P"}:
         return (
-            " though every way is peer-to-peer: look at ACS redirection on the path, at width and "
+            ", though every way is peer-to-peer: look at ACS redirection on the path, at width and "
             "speed of the links, at the IOMMU, and for other load"
         )
     if kinds == {"SHM"}:
-        return " through host memory: look at link width, NUMA placement and memory channels"
+        return ", through host memory: look at link width, NUMA placement and memory channels"
     return ""
 
 

@@ -155,7 +155,7 @@ class FabricatedHost(LiveHost):
         if path == "/host.json":
             return str(self.root / "host.json")
         if path.startswith(self._PCI) and ".." not in path:
-            return str(self.root / path[len(self._PCI) :])
+            return f"{self.root}/{path[len(self._PCI) :]}"
         raise NotFound(f"a fabricated tree has no {path}")
 
 

@@ -78,6 +78,12 @@ class VisionShape(Record, frozen=True):
     layers: int | None = None
     hidden_size: int | None = None
     intermediate_size: int | None = None
+    patches_per_token: int | None = None
+    """Patches of the image that become one token of the language model."""
+    item_tokens: int | None = None
+    """Tokens of the largest single image."""
+    output_levels: int = 1
+    """Embeddings kept for each token: 1, or more with deepstack (Qwen3-VL)."""
 
 
 class ModelShape(Record, frozen=True):

@@ -114,6 +114,17 @@ class MachinesReport(Document, frozen=True):
     machines: tuple[MachineEntry, ...]
 
 
+class SnapshotReport(Document, frozen=True):
+    """What `snapshot` prints about the file it wrote."""
+
+    path: str
+    size_bytes: int
+    redacted: bool
+    answers: int
+    missing: tuple[str, ...]
+    """Collectors that did not get everything, and why."""
+
+
 class Hop(Record, frozen=True):
     """One step of the way from one GPU to the other."""
 

@@ -25,10 +25,11 @@ from nodeprep.parse.affinity import affinity_columns, read_affinity
 from nodeprep.parse.text import clean_lines, looks_like_html, shown
 
 MAX_MATRICES = 1_000
-MAX_DEVICES = 512
+MAX_DEVICES = 256
 
 _GPU = re.compile(r"GPU\d{1,4}")
-_NIC = re.compile(r"[A-Za-z][\w.\-]{0,62}")
+_NIC = re.compile(r"[A-Za-z](?=[\w.\-]*\d)[\w.\-]{0,62}")
+"""RDMA device names; every one ends in or holds a number, which prose seldom does."""
 _LEGEND = re.compile(r"\s*(NIC\d{1,4}):\s*(\S{1,64})\s*")
 _BORDER = str.maketrans("|│┃", "   ")
 _NVLINKS = re.compile(r"NV\d+")
@@ -101,7 +102,7 @@ def _drafts(lines: list[str], kind: Kind) -> list[_Draft]:
         if not words:
             continue
         draft = drafts[-1] if drafts else None
-        header = _header(words, kind, draft)
+        header = _header(words, kind, draft) if "GPU" in line else None
         if header is not None:
             _open(drafts, header)
         elif (name := _row_name(words, draft)) is not None:
@@ -121,13 +122,15 @@ def _drafts(lines: list[str], kind: Kind) -> list[_Draft]:
 def _header(words: list[str], kind: Kind, draft: _Draft | None) -> _Draft | None:
     """A line of device names, behind a prompt or a border perhaps."""
     names = words[_first_gpu(words) :]
+    if len(names) > 1 and _is_cell(names[1], kind):
+        return None
     gpus = list(_while(names, _GPU.fullmatch))
     if not gpus or len(names) > MAX_DEVICES:
         return None
     rest = names[len(gpus) :]
     nics = list(_while(rest, lambda word: _is_nic(word, kind)))
     affinity, foreign = affinity_columns(rest[len(nics) :])
-    if any(kind.cell.fullmatch(word) or kind.other_cell.fullmatch(word) for word in foreign):
+    if any(_is_cell(word, kind) for word in foreign):
         return None
     if len(gpus) == 1 and (foreign or (len(words) == 1 and _awaits(draft, gpus[0]))):
         return None
@@ -151,12 +154,12 @@ def _is_no_gpu(word: str) -> bool:
 
 
 def _is_nic(word: str, kind: Kind) -> bool:
-    return (
-        _NIC.fullmatch(word) is not None
-        and any(character.isdigit() for character in word)
-        and not kind.cell.fullmatch(word)
-        and not kind.other_cell.fullmatch(word)
-    )
+    return _NIC.fullmatch(word) is not None and not _is_cell(word, kind)
+
+
+def _is_cell(word: str, kind: Kind) -> bool:
+    """Whether the word is a cell of either sort of matrix."""
+    return bool(kind.cell.fullmatch(word) or kind.other_cell.fullmatch(word))
 
 
 def _open(drafts: list[_Draft], header: _Draft) -> None:

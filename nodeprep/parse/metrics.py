@@ -11,7 +11,8 @@ KV_USAGE_NAMES = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
 
 MAX_SAMPLES = 100_000
 _LONGEST_LINE = 4_096
-"""The library's label parser copies the rest of a line for every label: long lines are not its."""
+_MOST_LABELS = 64
+"""The library's label parser copies the rest of the line for every label and escape."""
 
 
 def parse_metrics(text: str) -> MetricsPage:
@@ -28,7 +29,7 @@ def parse_metrics(text: str) -> MetricsPage:
         if stripped.startswith("#"):
             _note_type(stripped, types)
         elif stripped:
-            sample = _sample(stripped) if len(stripped) <= _LONGEST_LINE else None
+            sample = _sample(stripped) if _is_sane(stripped) else None
             skipped += sample is None
             if sample is not None:
                 samples.append(sample)
@@ -37,6 +38,14 @@ def parse_metrics(text: str) -> MetricsPage:
     if not samples:
         raise _no_page(lines)
     return MetricsPage(samples=tuple(samples), types=types, skipped_lines=skipped)
+
+
+def _is_sane(line: str) -> bool:
+    return (
+        len(line) <= _LONGEST_LINE
+        and line.count('"') <= 2 * _MOST_LABELS
+        and line.count("\\") <= _MOST_LABELS
+    )
 
 
 def _note_type(line: str, types: dict[str, str]) -> None:
@@ -63,9 +72,7 @@ def _sample(line: str) -> MetricSample | None:
 
 def _no_page(lines: list[str]) -> ParseError:
     if any(looks_like_html(line) for line in lines):
-        return ParseError(
-            "a web page, not a page of metrics", hint="ask the server for /metrics"
-        )
+        return ParseError("a web page, not a page of metrics", hint="ask the server for /metrics")
     return ParseError(
         "no Prometheus sample in the text", hint="run: curl http://127.0.0.1:8000/metrics"
     )

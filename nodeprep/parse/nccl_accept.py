@@ -131,8 +131,10 @@ def _row_problem(
         rounding = _PLACE_GBPS + expected * time_place_us / half.time_us
         if not _near(half.algbw_gbps, expected, rounding):
             return f"algbw is not size / time {at}"
-    factor = 2 * (ranks - 1) / ranks if ranks >= 2 else None
-    if factor and not _near(half.busbw_gbps, half.algbw_gbps * factor, _PLACE_GBPS * (1 + factor)):
+    factor = 2 * (ranks - 1) / ranks if ranks else None
+    if factor is not None and not _near(
+        half.busbw_gbps, half.algbw_gbps * factor, _PLACE_GBPS * (1 + factor)
+    ):
         return f"busbw is not that of {ranks} ranks {at}"
     return None
 

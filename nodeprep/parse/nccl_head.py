@@ -13,51 +13,84 @@ from collections.abc import Iterable, Sequence
 
 from nodeprep.model.base import Record
 from nodeprep.model.gate import NcclRank
+from nodeprep.parse.nccl_text import Wording
 
 _MAX_MESSAGES = 40
 _MAX_TEXT = 300
 
-_OPTIONS = re.compile(r"\bminBytes:?\s+\d+\s+maxBytes:?\s+\d+")
+_OPTIONS = Wording(r"\bminBytes:?\s+\d+\s+maxBytes:?\s+\d+", "maxBytes")
 _OPTION = {
-    "threads": re.compile(r"\bnThreads?:?\s+(\d{1,6})\b"),
-    "gpus": re.compile(r"\bnGpus(?:\(\w+\))?:?\s+(\d{1,6})\b"),
-    "min_bytes": re.compile(r"\bminBytes:?\s+(\d{1,19})\b"),
-    "max_bytes": re.compile(r"\bmaxBytes:?\s+(\d{1,19})\b"),
-    "step_factor": re.compile(r"\bstep:\s*(\d{1,19})\(factor\)"),
-    "step_bytes": re.compile(r"\bstep:\s*(\d{1,19})\(bytes\)"),
-    "validation": re.compile(r"\bvalidation:\s*(\d{1,6})\b"),
+    "threads": Wording(r"\bnThreads?:?\s+(\d{1,6})\b", "nThread"),
+    "gpus": Wording(r"\bnGpus(?:\(\w+\))?:?\s+(\d{1,6})\b", "nGpus"),
+    "min_bytes": Wording(r"\bminBytes:?\s+(\d{1,19})\b", "minBytes"),
+    "max_bytes": Wording(r"\bmaxBytes:?\s+(\d{1,19})\b", "maxBytes"),
+    "step_factor": Wording(r"\bstep:\s*(\d{1,19})\(factor\)", "step:"),
+    "step_bytes": Wording(r"\bstep:\s*(\d{1,19})\(bytes\)", "step:"),
+    "validation": Wording(r"\bvalidation:\s*(\d{1,6})\b", "validation:"),
 }
-_REDUCED = re.compile(r"Reducing maxBytes to (\d{1,19})\b")
-_RANK = re.compile(
+_REDUCED = Wording(r"Reducing maxBytes to (\d{1,19})\b", "Reducing maxBytes")
+_RANK = Wording(
     r"\bRank\s+(?P<rank>\d{1,6})\b(?:\s+Group\s+\d+)?(?:\s+Pid\s+\d+)?(?:\s+on\s+(?P<host>\S{1,255}))?"
-    r"\s+device\s+(?P<device>\d{1,4})\b(?:\s*\[(?P<bus>[0-9a-fA-Fx:.]{1,20})\]?)?\s*(?P<name>.{0,120})"
+    r"\s+device\s+(?P<device>\d{1,4})\b(?:\s*\[(?P<bus>[0-9a-fA-Fx:.]{1,20})\]?)?\s*(?P<name>.{0,120})",
+    "Rank",
 )
-_VERSIONS = re.compile(r"nccl-tests version\s+(?P<tests>\d\S{0,30}(?: \(\w{1,40}\))?)")
-_LIBRARY = re.compile(r"nccl-library=(\d{3,6})\b")
-_NAMED = re.compile(r"Collective test (?:starting|concluded):\s*(\S{1,80})")
+_VERSIONS = Wording(
+    r"nccl-tests version\s+(?P<tests>\d\S{0,30}(?: \(\w{1,40}\))?)", "nccl-tests version"
+)
+_LIBRARY = Wording(r"nccl-library=(\d{3,6})\b", "nccl-library=")
+_NAMED = Wording(r"Collective test (?:starting|concluded):\s*(\S{1,80})", "Collective test")
 _PROGRAM = re.compile(r"\b(\w{2,40})_perf(?:_mpi)?\b")
-_SOURCE = re.compile(r"Test (?:NCCL |CUDA )?failure (\w{2,40})\.cu:\d+")
-_CLOSING = re.compile(r"Collective test concluded:|GPU memory usage +:|pid \d+: Test failure")
-_OUT_OF_BOUNDS = re.compile(r"Out of bounds values\s*:\s*(\d{1,18})\b\s*(OK|FAILED)?")
-_AVERAGE = re.compile(r"Avg bus bandwidth\s*:\s*(\d{1,12}(?:\.\d{1,12})?(?:[eE][+-]?\d{1,3})?)")
-_SIMULATED = re.compile(r"^\W*SIMULATED\b")
+_SOURCE = Wording(r"Test (?:NCCL |CUDA )?failure (\w{2,40})\.cu:\d+", "failure")
+_CLOSING = Wording(
+    r"Collective test concluded:|GPU memory usage +:|pid \d+: Test failure",
+    "concluded:",
+    "GPU memory usage",
+    "Test failure",
+)
+_OUT_OF_BOUNDS = Wording(
+    r"Out of bounds values\s*:\s*(\d{1,18})\b\s*(OK|FAILED)?", "Out of bounds values"
+)
+_AVERAGE = Wording(
+    r"Avg bus bandwidth\s*:\s*(\d{1,12}(?:\.\d{1,12})?(?:[eE][+-]?\d{1,3})?)", "Avg bus bandwidth"
+)
+_SIMULATED = Wording(r"^\W*SIMULATED\b", "SIMULATED")
 
-TIMEOUT = re.compile(r"Test timeout \(|DUE TO TIME LIMIT|timeout: sending signal")
-TOO_FEW_GPUS = re.compile(r"Invalid number of GPUs: (\d+) requested but only (\d+) were found")
-LAUNCH = re.compile(
-    r"Invalid number of GPUs|invalid option|unrecognized option|^\W*USAGE:|invalid size specified"
-    r"|error while loading shared libraries|symbol lookup error|version `\S+' not found"
-    r"|command not found|No such file or directory|cannot execute binary file|Permission denied"
-    r"|not enough slots|unable to (?:launch|locate|find)|could not access or execute"
+TIMEOUT = Wording(
+    r"Test timeout \(|DUE TO TIME LIMIT|timeout: sending signal",
+    "Test timeout",
+    "TIME LIMIT",
+    "timeout: sending",
 )
-FAILURE = re.compile(
-    r"Test (?:CUDA|NCCL) failure|Test failure|Segmentation fault|core dumped|Bus error\b"
-    r"|terminate called|\bAborted\b|exited on signal|Caught signal|NCCL WARN Cuda failure"
-    r"|\bKilled\b"
+TOO_FEW_GPUS = Wording(
+    r"Invalid number of GPUs: (\d+) requested but only (\d+) were found", "Invalid number of GPUs"
 )
-CUDA_OR_NCCL = re.compile(
-    r"Test (?:CUDA|NCCL) failure \S+ '([^'\n]{1,200})|Cuda failure (?:\d+ )?'([^'\n]{1,200})"
+_LAUNCH_WORDS = (
+    "Invalid number of GPUs", "invalid option", "unrecognized option", "invalid size specified",
+    "error while loading shared libraries", "symbol lookup error", "command not found",
+    "No such file or directory", "cannot execute binary file", "Permission denied",
+    "not enough slots", "unable to launch", "unable to locate", "unable to find",
+    "could not access or execute",
+)  # fmt: skip
+LAUNCH = Wording(
+    "|".join((*map(re.escape, _LAUNCH_WORDS), r"^\W*USAGE:", r"version `\S+' not found")),
+    *_LAUNCH_WORDS, "USAGE:", "' not found",
+)  # fmt: skip
+_FAILURE_WORDS = (
+    "Test CUDA failure", "Test NCCL failure", "Test failure", "Segmentation fault", "core dumped",
+    "Bus error", "terminate called", "Aborted", "exited on signal", "Caught signal",
+    "NCCL WARN Cuda failure", "Killed", "non-zero status", "non-zero exit code",
+)  # fmt: skip
+FAILURE = Wording(
+    "|".join((*(rf"\b{word}\b" for word in _FAILURE_WORDS), r"\b(?:Cuda|NCCL) failure \w+\.cu:\d")),
+    *_FAILURE_WORDS,
+    " failure ",
 )
+CUDA_OR_NCCL = Wording(
+    r"(?:CUDA|Cuda|NCCL) failure \w+\.cu:\d+ '([^'\n]{1,200})"
+    r"|NCCL WARN Cuda failure (?:\d+ )?'([^'\n]{1,200})",
+    "failure",
+)
+"""`Test CUDA failure common.cu:422 'text'`; the first release wrote `Cuda failure`."""
 
 
 class Options(Record, frozen=True):
@@ -108,14 +141,12 @@ def read_ranks(lines: Iterable[str]) -> tuple[NcclRank, ...]:
             bus_id=match["bus"],
             name=match["name"].strip() or None,
         )
-        for line in lines
-        if (match := _RANK.search(line))
+        for match in _RANK.each(lines)
     )
 
 
 def read_footer(lines: Sequence[str]) -> Footer:
-    bounds = [match for line in lines if (match := _OUT_OF_BOUNDS.search(line))]
-    averages = [match for line in lines if (match := _AVERAGE.search(line))]
+    bounds, averages = list(_OUT_OF_BOUNDS.each(lines)), list(_AVERAGE.each(lines))
     word = bounds[-1][2] if bounds else None
     return Footer(
         out_of_bounds=int(bounds[-1][1]) if bounds else None,
@@ -125,7 +156,7 @@ def read_footer(lines: Sequence[str]) -> Footer:
 
 
 def read_tests_version(lines: Iterable[str]) -> str | None:
-    return next((match["tests"] for line in lines if (match := _VERSIONS.search(line))), None)
+    return next((match["tests"] for match in _VERSIONS.each(lines)), None)
 
 
 def read_library_version(lines: Sequence[str]) -> str | None:
@@ -140,14 +171,16 @@ def read_library_version(lines: Sequence[str]) -> str | None:
 
 def read_collective(lines: Iterable[str]) -> str | None:
     """`all_reduce`, by the program's own word (2.16.9 and later)."""
-    named = {_bare(match[1]) for line in lines if (match := _NAMED.search(line))}
+    named = {_bare(match[1]) for match in _NAMED.each(lines)}
     return named.pop() if len(named) == 1 else None
 
 
 def read_hint(lines: Sequence[str]) -> str | None:
     """The collective by the source file of a failure, else by the only program the text names."""
-    sources = {match[1] for line in lines if (match := _SOURCE.search(line))} - {"common", "util"}
-    hints = sources or {match[1] for line in lines for match in _PROGRAM.finditer(line)}
+    sources = {match[1] for match in _SOURCE.each(lines)} - {"common", "util"}
+    hints = sources or {
+        match[1] for line in lines if "_perf" in line for match in _PROGRAM.finditer(line)
+    }
     return hints.pop() if len(hints) == 1 else None
 
 
@@ -157,7 +190,7 @@ def ends_run(line: str) -> bool:
 
 
 def is_simulated(lines: Sequence[str]) -> bool:
-    return any(_SIMULATED.match(line) for line in lines)
+    return any(_SIMULATED.each(lines))
 
 
 def failure_lines(lines: Iterable[str]) -> tuple[str, ...]:
@@ -174,5 +207,5 @@ def _bare(program: str) -> str:
     return program.rpartition("/")[2].removesuffix("_mpi").removesuffix("_perf")
 
 
-def _first_int(pattern: re.Pattern[str], lines: Iterable[str]) -> int | None:
-    return next((int(match[1]) for line in lines if (match := pattern.search(line))), None)
+def _first_int(wording: Wording, lines: Iterable[str]) -> int | None:
+    return next((int(match[1]) for match in wording.each(lines)), None)

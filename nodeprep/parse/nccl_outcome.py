@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from nodeprep.model.base import Record
 from nodeprep.model.gate import NcclHalf, NcclOutcome, NcclRank, NcclRow
 from nodeprep.parse.nccl_head import CUDA_OR_NCCL, FAILURE, LAUNCH, TIMEOUT, TOO_FEW_GPUS, Footer
+from nodeprep.parse.nccl_text import Wording
 
 TYPE_BYTES = {
     "int8": 1, "uint8": 1, "char": 1, "int32": 4, "uint32": 4, "int": 4, "uint": 4, "int64": 8,
@@ -115,15 +115,11 @@ def _failure(seen: Evidence) -> tuple[NcclOutcome, str] | None:
 
 def _cause(lines: Sequence[str]) -> str | None:
     """The text of the first CUDA or NCCL error."""
-    for line in lines:
-        match = CUDA_OR_NCCL.search(line)
-        if match:
-            return (match[1] or match[2]).strip(" /")
-    return None
+    return next(((match[1] or match[2]).strip(" /") for match in CUDA_OR_NCCL.each(lines)), None)
 
 
-def _search(pattern: re.Pattern[str], lines: Sequence[str]) -> str | None:
-    return next((line.strip()[:200] for line in lines if pattern.search(line)), None)
+def _search(wording: Wording, lines: Sequence[str]) -> str | None:
+    return next((line.strip()[:200] for line in lines if wording.search(line)), None)
 
 
 def _another_collective(seen: Evidence) -> str | None:

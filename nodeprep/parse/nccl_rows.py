@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 
 from nodeprep.model.base import Record
 from nodeprep.model.gate import NcclHalf, NcclRow
+from nodeprep.parse.nccl_text import Wording
 
 _TYPE = r"u?int(?:8|16|32|64)?|char|half|float(?:16|32|64)?|double|bfloat16|bf16|fp?8_?e\dm\d"
 _ROW = re.compile(
@@ -28,10 +29,11 @@ _WORD = re.compile(r"[a-z]{2,12}")
 _ROOT = re.compile(r"-?\d{1,6}")
 _CELL = re.compile(r"[+-]?\d{1,20}(?:\.\d{1,20})?(?:[eE][+-]?\d{1,3})?|-?nan|-?inf|N/A", re.I)
 _MANTISSA = re.compile(r"[+-]?\d+(?:\.(?P<decimals>\d+))?(?:[eE](?P<power>[+-]?\d+))?")
-_HEADER = re.compile(r"\balgbw\b.*\bbusbw\b")
+_HEADER = Wording(r"\balgbw\b.*\bbusbw\b", "algbw")
 _FRAME = str.maketrans("|`", "  ")
 """What a document puts around or between cells."""
 _MAX_PENDING = 400
+_MAX_VOTERS = 200
 
 
 class Layout(Record, frozen=True):
@@ -122,15 +124,7 @@ def _ends_whole(names: Sequence[str]) -> bool:
 def read_table(lines: Sequence[str]) -> Table:
     """All rows of one run; a row that is cut, or that nothing follows up, is left out."""
     header = next((found for line in lines if (found := read_header(line))), None)
-    guess = header.layout if header is not None else None
-    cpu_time = header is not None and header.cpu_time
-    read = [
-        (raw, layout)
-        for raw in _raw_rows(lines, guess, checks=not cpu_time)
-        if (layout := _layout(raw, guess, checks=not cpu_time)) is not None
-    ]
-    widest = max((layout.halves for _, layout in read), default=0)
-    read = [(raw, layout) for raw, layout in read if layout.halves == widest]
+    read = _laid_out(lines, header)
     microseconds = _microseconds(read)
     wrong_counts = header.wrong_counts if header else any(layout.root for _, layout in read)
     return Table(
@@ -142,6 +136,23 @@ def read_table(lines: Sequence[str]) -> Table:
         roots=tuple(int(raw.cells[0]) if layout.root else None for raw, layout in read),
         microseconds=microseconds,
     )
+
+
+def _laid_out(lines: Sequence[str], header: Header | None) -> list[tuple[_Raw, Layout]]:
+    """Rows with their columns; those with fewer halves than the table has are cut ones."""
+    guess = header.layout if header is not None else None
+    checks = header is None or not header.cpu_time
+    read: list[tuple[_Raw, Layout]] = []
+    likely = guess
+    for raw in _raw_rows(lines, guess, checks=checks):
+        layout = _layout(raw, likely, checks=checks)
+        if layout is not None:
+            read.append((raw, layout))
+            likely = guess or layout
+    widest = max((layout.halves for _, layout in read), default=0)
+    if len(read) == 1 and guess is not None:
+        widest = guess.halves
+    return [(raw, layout) for raw, layout in read if layout.halves == widest]
 
 
 def _raw_rows(lines: Sequence[str], guess: Layout | None, *, checks: bool) -> Iterator[_Raw]:
@@ -217,6 +228,9 @@ def _layout(raw: _Raw, guess: Layout | None, *, checks: bool) -> Layout | None:
     A row whose figures contradict each other keeps its columns: it is for others to refuse it.
     """
     count = len(raw.cells)
+    fits = guess is not None and guess.cells == count and _root_fits(raw, guess)
+    if guess is not None and fits and (not checks or _agrees(raw, guess)):
+        return guess
     possible = [one for one in _LAYOUTS if one.cells <= count and _root_fits(raw, one)]
     possible.sort(key=lambda one: (count - one.cells, one != guess))
     exact = [one for one in possible if one.cells == count]
@@ -274,7 +288,7 @@ def _halves(raw: _Raw, layout: Layout) -> list[tuple[str, ...]]:
 def _microseconds(read: Sequence[tuple[_Raw, Layout]]) -> bool:
     """The unit of the time column, by the rows in which only one unit fits."""
     votes = 0
-    for raw, layout in read:
+    for raw, layout in read[-_MAX_VOTERS:]:
         for half in _halves(raw, layout):
             fits = [_same(raw.size_bytes, half[0], half[1], scale) for scale in (1e3, 1e6)]
             votes += fits[0] - fits[1]

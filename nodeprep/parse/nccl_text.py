@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 
 from nodeprep.errors import ParseError
 from nodeprep.model.base import Record
 from nodeprep.parse.text import clean_lines
 
-_MAX_LINE = 4096
+MAX_TABLE_LINES = 50_000
+"""`-b 8M -e 16G` stepping by 1 MiB prints 16,000 rows."""
+_MAX_LINE = 2000
 
 _SPACES = re.compile(r"[\t\xa0\u2000-\u200a\u202f\u3000]")
 _LAUNCHER_TAG = re.compile(r"\[(?:[\w.@-]{1,128}[@,])?\d{1,7},\d{1,7}\](?:<std\w{2,4}>:?|:) ?")
@@ -22,6 +25,30 @@ _LOG_HEAD = re.compile(
 )
 _GLUED_CELL = re.compile(r"-?\d[\d.]{0,20}(?=[A-Za-z])")
 """A cell that a log line follows without a space: `-1node-a:12:12 [0] NCCL INFO`."""
+
+
+class Wording:
+    """A pattern, and words of which a line must hold one before the pattern is tried.
+
+    Most lines hold none, so a long text costs a few substring searches a line.
+    """
+
+    def __init__(self, pattern: str, *words: str) -> None:
+        self._pattern = re.compile(pattern)
+        self._words = words
+
+    def search(self, line: str) -> re.Match[str] | None:
+        for word in self._words:
+            if word in line:
+                return self._pattern.search(line)
+        return None
+
+    def each(self, lines: Iterable[str]) -> Iterator[re.Match[str]]:
+        """The first match of every line that has one."""
+        for line in lines:
+            match = self.search(line)
+            if match is not None:
+                yield match
 
 
 class Lines(Record, frozen=True):
@@ -51,7 +78,10 @@ def read_lines(text: str) -> list[str]:
 
 
 def split_lines(text: str) -> Lines:
-    """The table's lines and NCCL's lines; a log line may start in the middle of a row."""
+    """The table's lines and NCCL's lines; a log line may start in the middle of a row.
+
+    Raises ParseError for binary or over-size input.
+    """
     table: list[str] = []
     log: list[str] = []
     places: list[int] = []
@@ -66,12 +96,17 @@ def split_lines(text: str) -> Lines:
             table.append(line)
         if start is not None:
             places.append(len(table))
+    if len(table) > MAX_TABLE_LINES:
+        raise ParseError(
+            f"{len(table):,} lines that are not NCCL's own: no output of nccl-tests",
+            hint="cut the log to the run in question",
+        )
     return Lines(table=tuple(table), log=tuple(log), log_places=tuple(places))
 
 
 def _log_start(line: str) -> int | None:
     """Where NCCL's own log begins in a line; None: nowhere."""
-    words = _LOG_WORDS.search(line)
+    words = _LOG_WORDS.search(line) if "NCCL" in line else None
     if words is None:
         return None
     head = _LOG_HEAD.search(line, 0, words.start())

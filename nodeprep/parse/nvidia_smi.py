@@ -1,8 +1,8 @@
 """`nvidia-smi --query-gpu=... --format=csv` and `nvidia-smi -L`.
 
-    index, name, memory.total [MiB], pcie.link.gen.current
-    0, NVIDIA L40S, 46068 MiB, 4
-    1, NVIDIA L40S, 46068 MiB, [N/A]
+index, name, memory.total [MiB], pcie.link.gen.current
+0, NVIDIA L40S, 46068 MiB, 4
+1, NVIDIA L40S, 46068 MiB, [N/A]
 """
 
 from __future__ import annotations
@@ -82,9 +82,7 @@ def parse_gpu_list(text: str) -> tuple[GpuListing, ...]:
     )
 
 
-def _names(
-    rows: list[list[str]], fields: Sequence[str] | None
-) -> tuple[int, list[str] | None]:
+def _names(rows: list[list[str]], fields: Sequence[str] | None) -> tuple[int, list[str] | None]:
     """Where the rows begin, and the names of their columns."""
     for place, row in enumerate(rows):
         names = [_bare(cell) for cell in row]

@@ -10,9 +10,9 @@ import re
 
 from nodeprep.errors import ParseError
 
-MAX_TEXT_BYTES = 16 << 20
-"""16 MiB: `lspci -vvvxxxx` of a node with 500 functions is 8 MB."""
-MAX_LINES = 300_000
+MAX_TEXT_BYTES = 8 << 20
+"""8 MiB: `lspci -vvv` of a node with 500 functions is 1 MB."""
+MAX_LINES = 200_000
 MAX_LINE = 16_384
 """Longer lines are blanked: no line of these tools is a tenth of that."""
 
@@ -29,6 +29,7 @@ _ESCAPE = re.compile(
     r"|\x9b[0-?]{0,32}[ -/]{0,4}[@-~]"
     r"|\[[0-9]{1,3}(?:;[0-9]{1,3}){0,5}m"
 )
+_COLOUR = re.compile(r"\[[0-9;]{1,24}m")
 # All but tab and line feed; then zero-width and direction marks, and the byte order mark.
 _CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]+"
@@ -102,7 +103,8 @@ def _lines(text: str) -> list[str]:
 
 
 def _clean(line: str) -> str:
-    line = _CONTROL.sub("", _ESCAPE.sub("", line))
+    if not _is_plain(line):
+        line = _CONTROL.sub("", _ESCAPE.sub("", line))
     if "&" in line:
         for entity, character in _ENTITIES:
             line = line.replace(entity, character)
@@ -110,6 +112,17 @@ def _clean(line: str) -> str:
     if quote is not None:
         line = line[quote.end() :]
     return _MARKDOWN.sub(r"\1", line) if "\\" in line else line
+
+
+def _is_plain(line: str) -> bool:
+    """Whether there is nothing to remove: quick, and true of most lines."""
+    return (
+        line.isascii()
+        and line.replace("\t", " ").isprintable()
+        and "^[" not in line
+        and "\\" not in line
+        and ("[" not in line or _COLOUR.search(line) is None)
+    )
 
 
 def _unquote_printable(text: str) -> str:

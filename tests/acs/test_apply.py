@@ -221,6 +221,12 @@ def test_the_complaint_of_setpci_is_passed_on(bench: Bench) -> None:
     assert "pci=disable_acs_redir=" in caught.value.hint
 
 
+def test_a_failure_of_setpci_is_not_taken_for_a_write_without_effect(bench: Bench) -> None:
+    bench.host.faults = {1: Fault.NO_CAPABILITY}
+    with pytest.raises(Unfinished, match=r"setpci ended with status 1: .*000d not found"):
+        bench.apply()
+
+
 @pytest.mark.parametrize("at", range(1, 3))
 def test_a_port_that_cannot_be_rolled_back_is_named(bench: Bench, at: int) -> None:
     bench.host.faults = {at: Fault.LOSES_PORT}
@@ -400,6 +406,23 @@ def test_plan_apply_plan_restore_for_any_words(words: list[int], all_bits: bool)
 def test_reading_a_port_without_acs_is_an_error(bench: Bench) -> None:
     with pytest.raises(HostError, match="ACS capability"):
         read_port(bench.host, Bdf("0000:43:00.0"))
+
+
+@pytest.mark.parametrize(
+    "link",
+    ["../../devices/pci0000:40/0000:40:01.1", "../../devices/pci0000:40", "", "0000:42:00.0"],
+)
+def test_a_link_that_leads_elsewhere_is_no_place(bench: Bench, link: str) -> None:
+    bench.host.links[Bdf(port(0))] = link
+    with pytest.raises(HostError, match="place in the PCI tree"):
+        read_port(bench.host, Bdf(port(0)))
+
+
+def test_a_port_behind_vmd_is_placed_below_its_own_root_bus(bench: Bench) -> None:
+    bench.host.links[Bdf(port(0))] = (
+        f"../../../devices/pci0000:64/0000:64:00.5/pci10000:40/10000:40:01.0/{port(0)}"
+    )
+    assert read_port(bench.host, Bdf(port(0))).path == ("10000:40:01.0", port(0))
 
 
 def test_the_argument_vector_names_value_and_mask() -> None:

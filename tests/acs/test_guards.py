@@ -14,7 +14,8 @@ from nodeprep.model.acs import Refusal
 from nodeprep.model.facts import NodeFacts, Origin
 from nodeprep.model.gpu import GpuProcess
 from nodeprep.model.pci import AcsStatus, ConfigAccess, PortType
-from tests.build import bridge, facts, function, groups_of, switch_of
+from nodeprep.model.topology import P2pStatus
+from tests.build import bridge, facts, function, gpu_function, groups_of, switch_of
 
 GROUP = parse_pairs("group")
 
@@ -115,6 +116,20 @@ def test_a_guests_device_under_another_root_port_is_no_reason() -> None:
     assert refused(changed(node(), "0000:81:00.0", driver="vfio-pci")) == ()
 
 
+def test_a_guests_device_under_a_switch_that_is_clean_already_is_no_reason() -> None:
+    place: dict[str, Any] = {"root_bus": "0000:80"}
+    functions = [
+        *switch_of(2),
+        bridge("80:01.1", port_type=PortType.ROOT_PORT, control=0x11, **place),
+        bridge("81:00.0", parent="80:01.1", port_type=PortType.UPSTREAM, **place),
+        bridge("82:00.0", parent="81:00.0", control=0x11, **place),
+        gpu_function("83:00.0", parent="82:00.0", driver="vfio-pci", **place),
+        bridge("82:01.0", parent="81:00.0", control=0x11, **place),
+        gpu_function("84:00.0", parent="82:01.0", **place),
+    ]
+    assert refused(facts(functions, p2p=P2pStatus.CNS)) == ()
+
+
 def test_a_guests_device_in_the_group_of_a_gpu_is_refused() -> None:
     shared = changed(node(), "0000:81:00.0", driver="vfio-pci", iommu_group=30)
     (refusal,) = refused(shared)
@@ -151,6 +166,24 @@ def test_a_gpu_in_use_is_refused() -> None:
     busy = node(gpu_fields={"processes": (GpuProcess(pid=4711, memory_bytes=1 << 30),)})
     reasons = [refusal.reason for refusal in refused(busy)]
     assert any("GPU0 is in use (process 4711)" in reason for reason in reasons)
+
+
+def test_a_busy_gpu_behind_untouched_ports_is_no_reason() -> None:
+    functions = [*switch_of(2), bridge("80:01.1", port_type=PortType.ROOT_PORT, root_bus="0000:80"),
+                 gpu_function("81:00.0", parent="80:01.1", root_bus="0000:80")]  # fmt: skip
+    quiet = facts(functions, p2p=P2pStatus.CNS)
+    busy = msgspec.structs.replace(
+        quiet.gpus[2], processes=(GpuProcess(pid=4711, memory_bytes=None),)
+    )
+    assert refused(msgspec.structs.replace(quiet, gpus=(*quiet.gpus[:2], busy))) == ()
+
+
+def test_one_device_is_one_refusal_though_its_group_tells_the_same() -> None:
+    given = changed(node(), "0000:43:00.0", driver="vfio-pci")
+    groups = groups_of(given.functions.values())
+    groups[30] = msgspec.structs.replace(groups[30], type="unmanaged")
+    (refusal,) = refused(msgspec.structs.replace(given, iommu_groups=groups))
+    assert refusal.subject == "0000:43:00.0"
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,14 @@ def test_a_root_port_above_the_turning_point_stays() -> None:
     assert "turns below it" in reason_of(found, "0000:40:01.1")
 
 
+def test_the_turning_point_itself_stays() -> None:
+    functions = switch_of(2)
+    functions[1] = bridge("41:00.0", parent="40:01.1", port_type=PortType.UPSTREAM, control=0x0C)
+    found = plan(facts(functions), pairs=GROUP)
+    assert "0000:41:00.0" not in written(found)
+    assert "turns below it" in reason_of(found, "0000:41:00.0")
+
+
 def test_ports_of_both_levels_count_where_the_way_passes_them() -> None:
     controls = {"upper": 0x1D, "lower0": 0x1F, "lower1": 0x11, "side": 0x2C}
     found = plan(facts(two_levels(controls)), pairs=GROUP)

@@ -52,6 +52,19 @@ def test_bits_that_somebody_else_set_stay(bench: Bench) -> None:
     assert bench.words() == [0x5F, 0x1D, 0x1D]
 
 
+def test_bits_that_somebody_else_cleared_stay_cleared(bench: Bench) -> None:
+    bench.host.set_control(port(0), 0x10)
+    bench.restore()
+    assert bench.words() == [0x1C, 0x1D, 0x1D]
+
+
+def test_a_port_that_moved_is_left_alone(bench: Bench) -> None:
+    bench.host.links[Bdf(port(0))] = f"../../../devices/pci0000:40/0000:40:02.1/{port(0)}"
+    with pytest.raises(Unfinished, match="another port"):
+        bench.restore()
+    assert bench.words() == [0x11, 0x1D, 0x1D]
+
+
 def test_a_port_armed_again_meanwhile_needs_no_write(bench: Bench) -> None:
     bench.host.set_control(port(1), 0x1D)
     restored = bench.restore()

@@ -46,6 +46,9 @@ class Node:
     places: dict[Bdf, str] = field(default_factory=dict)
     roots: dict[str, int] = field(default_factory=dict)
     """Root bus -> NUMA node."""
+    iommu: bool = False
+    """Every function that names no IOMMU group gets one of its own."""
+    groups: dict[Bdf, int] = field(default_factory=dict)
 
     def text(self, path: str, content: str) -> None:
         self.files[path] = content.encode()
@@ -73,9 +76,12 @@ class Node:
         group: int | None = None,
         group_type: str = "identity",
         vfs: int | None = None,
+        multifunction: bool = False,
     ) -> str:
         """Adds one function and returns its address, for the children below it."""
         address = parse_bdf(bdf)
+        if group is None and self.iommu:
+            group = max(self.groups.values(), default=-1) + 1
         above = self.places[parse_bdf(parent)] if parent else f"pci{bus_of(address)}"
         self.places[address] = f"{above}/{address}"
         primary = int(bus_of(address)[-2:], 16)
@@ -85,6 +91,7 @@ class Node:
             device=part.device,
             class_code=part.class_code,
             port_type=part.port_type,
+            multifunction=multifunction,
             buses=None if bus is None else (primary, bus, bus if last_bus is None else last_bus),
             speed_gts=speed_gts,
             width=width,
@@ -119,6 +126,7 @@ class Node:
         if vfs is not None:
             self.text(f"{place}/sriov_numvfs", f"{vfs}\n")
         if group is not None:
+            self.groups[address] = group
             groups = "/sys/kernel/iommu_groups"
             self.links[f"{place}/iommu_group"] = f"../../../../kernel/iommu_groups/{group}"
             self.text(f"{groups}/{group}/type", f"{group_type}\n")

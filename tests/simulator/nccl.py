@@ -22,6 +22,8 @@ VERSIONS = ("2.13.10", "2.17.9", "2.19.6")
 MIB = 1 << 20
 GATE_SIZES = tuple(8 * MIB << step for step in range(7))
 """8 MiB to 512 MiB, as `-b 8M -e 512M -f 2`."""
+_LOCAL_GBPS = 500.0
+"""A copy inside one GPU: what a single rank does."""
 _HALVES_APART = 0.0002
 """Out-of-place and in-place differ by this fraction from their mean."""
 SHM_EFFICIENCY = 0.6
@@ -109,7 +111,8 @@ def simulate_all_reduce(
     busbws: list[float] = []
     for size in sizes:
         rest = 1 - size / sizes[-1]
-        time_us = size * factor / busbw_gbps / 1e3 + latency_us * rest
+        wire_us = size * factor / busbw_gbps / 1e3 if ranks > 1 else size / _LOCAL_GBPS / 1e3
+        time_us = wire_us + latency_us * rest
         times = (time_us * (1 - _HALVES_APART), time_us * (1 + _HALVES_APART))
         errors = (wrong if size == sizes[-1] else 0) if validation else None
         lines.append(row_line(version, size, *times, ranks, errors))

@@ -1,0 +1,134 @@
+"""What a stranger must not learn from a snapshot: one stand-in for each value, the same everywhere.
+
+Stand-ins keep the shape of what they replace (a UUID stays a UUID, an address an address of the
+documentation ranges), so that every parser reads a redacted snapshot like the original.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from nodeprep.model.snapshot import Snapshot
+
+_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_HEX_BYTE = r"[0-9a-f]{2}"
+_OCTET = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
+_IPV6 = (
+    r"(?<![\w:.])(?=(?:[0-9a-f]{0,4}:){2,7}[0-9a-f]{0,4}(?![\w:.]))(?=[0-9a-f:]*[0-9a-f]{3})"
+    r"(?:(?:[0-9a-f]{1,4}:){7}[0-9a-f]{1,4}"
+    r"|(?:[0-9a-f]{1,4}:){1,6}(?::[0-9a-f]{1,4}){1,6}|(?:[0-9a-f]{1,4}:){1,7}:|::[0-9a-f:]{1,39})"
+)
+
+Make = Callable[[int], str]
+_RULES: tuple[tuple[str, re.Pattern[str], Make], ...] = tuple(
+    (name, re.compile(pattern, re.IGNORECASE), make)
+    for name, pattern, make in (
+        (
+            "secret",
+            r"\b(?:hf_[a-z0-9]{16,}|sk-[\w-]{16,}|gh[pousr]_[a-z0-9]{16,}|AKIA[0-9A-Z]{16}"
+            r"|xox[abprs]-[\w-]{10,}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*)",
+            lambda n: f"redacted-token-{n}",
+        ),
+        (
+            "key",
+            r"(?<=token=)[^\s\"'&]+|(?<=password=)[^\s\"'&]+|(?<=passwd=)[^\s\"'&]+"
+            r"|(?<=secret=)[^\s\"'&]+|(?<=api_key=)[^\s\"'&]+|(?<=apikey=)[^\s\"'&]+"
+            r"|(?<=bearer )[\w.~+/-]+=*",
+            lambda n: f"redacted-secret-{n}",
+        ),
+        ("uuid", rf"\b{_UUID}\b", lambda n: f"00000000-0000-4000-8000-{n:012x}"),
+        (
+            "serial",
+            rf"(?<=Device Serial Number )(?:{_HEX_BYTE}-){{7}}{_HEX_BYTE}",
+            lambda n: "-".join(re.findall("..", f"{n:016x}")),
+        ),
+        ("serial", r"(?<=\[SN\] Serial number: )\S.*", lambda n: f"redacted-serial-{n}"),
+        (
+            "serial",
+            r"(?:(?<=Serial Number)|(?<=Board Part Number)|(?<=GPU UUID))[ \t]*:[ \t]*(?!N/A)\S+",
+            lambda n: f": redacted-serial-{n}",
+        ),
+        (
+            "mac",
+            rf"(?<![\w:.-]){_HEX_BYTE}(?:(?::{_HEX_BYTE}){{5}}|(?:-{_HEX_BYTE}){{5}})(?![\w:-])",
+            lambda n: f"02:00:00:00:{n >> 8 & 0xFF:02x}:{n & 0xFF:02x}",
+        ),
+        ("ipv6", _IPV6, lambda n: f"2001:db8::{n:x}"),
+        (
+            "ipv4",
+            rf"(?<![\w.-]){_OCTET}(?:\.{_OCTET}){{3}}(?![\w-]|\.\d)",
+            lambda n: f"192.0.2.{n % 256}",
+        ),
+        ("user", r"(?<=/home/)[^/\s\"':]+|(?<=/Users/)[^/\s\"':]+", lambda n: f"user{n}"),
+        ("mail", r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b", lambda n: f"user{n}@example.org"),
+    )
+)
+_HARMLESS = re.compile(
+    r"0\.0\.0\.0|127\.\d+\.\d+\.\d+|255(?:\.255){3}|192\.0\.2\.\d+|::1?|2001:db8::.*"
+    r"|00000000-0000-[04]000-[08]000-.*"
+)
+
+
+class Redactor:
+    """Remembers every value it replaced, so that equal values stay equal."""
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        """names: words to hide wherever they stand alone: host names, user names."""
+        self._stand_ins: dict[tuple[str, str], str] = {}
+        words = sorted({name for name in names if len(name) > 2}, key=len, reverse=True)
+        self._names = (
+            re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, words))})(?![\w-])", re.IGNORECASE)
+            if words
+            else None
+        )
+
+    def text(self, text: str) -> str:
+        """The text with every private value replaced."""
+        for kind, pattern, make in _RULES:
+            text = pattern.sub(partial(self._stand_in, kind, make), text)
+        if self._names is not None:
+            text = self._names.sub(partial(self._stand_in, "name", "host{}".format), text)
+        return text
+
+    def any(self, value: Any) -> Any:
+        """The same for everything in a value made of JSON's types, names of members included."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, (list, tuple)):
+            return [self.any(item) for item in value]
+        if isinstance(value, dict):
+            return {self.any(key): self.any(item) for key, item in value.items()}
+        return value
+
+    def _stand_in(self, kind: str, make: Make, match: re.Match[str]) -> str:
+        value = match[0]
+        if _HARMLESS.fullmatch(value.lower()):
+            return value
+        key = (kind, value.lower())
+        if key not in self._stand_ins:
+            count = sum(known == kind for known, _ in self._stand_ins)
+            self._stand_ins[key] = make(count + 1)
+        return self._stand_ins[key]
+
+
+def redact(snapshot: Snapshot) -> Snapshot:
+    """The snapshot without serials, UUIDs, host names, MACs, IPs, user names and tokens."""
+    redactor = Redactor(_host_names(snapshot))
+    hidden = redactor.any(msgspec.to_builtins(snapshot))
+    return replace(msgspec.convert(hidden, type=Snapshot), redacted=True)
+
+
+def _host_names(snapshot: Snapshot) -> Iterable[str]:
+    """The node's own name, whole and without its domain."""
+    for path in ("/proc/sys/kernel/hostname", "/etc/hostname"):
+        file = snapshot.files.get(path)
+        if file is not None and file.text:
+            name = file.text.strip()
+            yield name
+            yield name.partition(".")[0]

@@ -1,0 +1,111 @@
+"""What follows from the numbers: knobs, assumptions, warnings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nodeprep.memory import budget, kv_cache
+from nodeprep.memory.cuda_graphs import graph_bytes
+from nodeprep.memory.kv_cache import KvLayout
+from nodeprep.memory.resolve import Resolved
+from nodeprep.model.memory import RankBudget
+from nodeprep.units import MIB, show_bytes
+
+_MARGIN = 150 * MIB
+"""What vLLM itself leaves out when it suggests --kv-cache-memory (gpu_worker.py)."""
+_HIGHEST_UTILIZATION = 0.95
+_LENGTH_STEP = 1024
+_BYTES_FLAG_SINCE = (0, 10, 2)
+
+
+def recommend(run: Resolved, rank: RankBudget, cache: KvLayout, blocks: int) -> dict[str, Any]:
+    """The knobs that these numbers support, by their vLLM names."""
+    knobs: dict[str, Any] = {
+        "gpu_memory_utilization": safe_utilization(run),
+        "max_model_len": longest(run, cache, blocks),
+        "max_num_seqs": sequences(run, cache, blocks),
+        "max_num_batched_tokens": run.max_num_batched_tokens,
+    }
+    if run.rules.version >= _BYTES_FLAG_SINCE:
+        knobs["kv_cache_memory_bytes"] = max(0, rank.kv_cache_bytes_low - _MARGIN)
+    if blocks < cache.blocks_per_request:
+        knobs["kv_cache_dtype"] = "fp8" if run.kv_value_bytes > 1 else run.kv_dtype
+        if run.shape.heads % (2 * run.tp) == 0:
+            knobs["tensor_parallel_size"] = 2 * run.tp
+    return knobs
+
+
+def safe_utilization(run: Resolved) -> float:
+    """The share of the total that leaves room for what the budget does not count, in hundredths."""
+    outside = outside_budget(run) + 256 * MIB
+    room = 1 - outside / run.gpu.total_bytes
+    return max(0.1, min(_HIGHEST_UTILIZATION, int(room * 100) / 100))
+
+
+def outside_budget(run: Resolved) -> int:
+    """Bytes that will live outside utilization x total: context, NCCL, graphs not estimated."""
+    graphs = 0
+    if not run.eager and not run.graphs_estimated:
+        graphs = graph_bytes(run.shape, run.max_num_seqs, run.tp, run.dtype_bytes)
+    return budget.outside_bytes(run.budget, run.gpu, run.tp, graphs, nvlink=run.nvlink)
+
+
+def longest(run: Resolved, cache: KvLayout, blocks: int) -> int:
+    """max_model_len itself when one request of it fits, else the longest that does."""
+    if blocks >= cache.blocks_per_request:
+        return run.max_model_len
+    tokens = blocks // cache.groups * cache.block_tokens
+    return max(0, tokens // _LENGTH_STEP * _LENGTH_STEP)
+
+
+def sequences(run: Resolved, cache: KvLayout, blocks: int) -> int:
+    """Requests of max_model_len that fit, rounded up to a captured batch size, at most as asked."""
+    wanted = max(1, int(kv_cache.concurrency(blocks, cache)))
+    step = 1 if wanted <= 2 else 4 if wanted <= 4 else 8 if wanted <= 256 else 16
+    return min(run.max_num_seqs, -(-wanted // step) * step)
+
+
+def assumptions_of(run: Resolved) -> tuple[str, ...]:
+    """What the plan takes for granted, and why the limiting rank limits."""
+    notes = list(run.assumptions)
+    if run.v2_runner:
+        notes.append("model runner V2, the default of that version for this architecture")
+    if run.tp > 1:
+        notes.append(
+            "rank 0 limits: the V0 engine gathers the logits and samples there alone"
+            if not run.v1
+            else "all ranks alike: V1 gathers the logits and samples on every rank"
+        )
+    if run.shape.params_billion is None and run.params_billion is None:
+        notes.append("weights counted from the shape in config.json")
+    notes.append("the GPU is otherwise idle: no display, no other process")
+    return tuple(notes)
+
+
+def warnings_of(run: Resolved, rank: RankBudget, cache: KvLayout, blocks: int) -> tuple[str, ...]:
+    """What may go wrong although the plan fits, or makes it less sure."""
+    found = list(run.warnings)
+    reserve = budget.reserve_bytes(rank.total_bytes, rank.requested_bytes)
+    outside = outside_budget(run)
+    if outside > reserve:
+        found.append(
+            f"outside the budget {show_bytes(reserve)} remain, about {show_bytes(outside)} will "
+            "live there (CUDA context, NCCL, graphs): out of memory at graph capture or later; "
+            f"gpu_memory_utilization {safe_utilization(run)} leaves room"
+        )
+    if rank.kv_cache_bytes_low <= 0 < rank.kv_cache_bytes:
+        found.append("the start may fail: the low end of the estimate leaves no KV cache")
+    if blocks >= cache.blocks_per_request and rank.kv_cache_bytes_low > 0:
+        lowest = kv_cache.blocks_in(rank.kv_cache_bytes_low, cache)
+        if lowest < cache.blocks_per_request:
+            found.append("one request of max_model_len may not fit at the low end of the estimate")
+    if run.shape.vision is not None:
+        found.append("multimodal profiling depends on the processor's limits: a wider interval")
+    if run.kv_dtype.startswith("fp8") and 0 < run.gpu.major < 9 and run.gpu.capability != "8.9":
+        found.append(f"fp8 KV on compute capability {run.gpu.capability} needs FlashInfer")
+    if run.kv_dtype.startswith("fp8") and run.gpu.capability == "8.9" and not run.v1:
+        found.append("fp8 KV with V0 on this GPU: set VLLM_ATTENTION_BACKEND=FLASHINFER; "
+                     "XFORMERS, the fallback, was reported inaccurate")  # fmt: skip
+    if 0 < run.gpu.major < 8 and run.shape.dtype == "bfloat16":
+        found.append("bfloat16 needs compute capability 8.0: use --dtype float16")
+    return tuple(found)

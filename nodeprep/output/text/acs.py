@@ -1,0 +1,165 @@
+"""The page of `acs plan`, `apply`, `verify` and `restore`, and the ACS part of a boot run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from nodeprep.model.acs import AcsWrite, AppliedWrite, PortChoice, Refusal
+from nodeprep.model.pci import Bdf
+from nodeprep.model.report import AcsReport, AcsSection
+from nodeprep.output import words as phrase
+from nodeprep.output.text.findings import first_lines
+from nodeprep.output.text.look import (
+    BAD,
+    CAREFUL,
+    CAUTION,
+    GOOD,
+    INDENT,
+    QUIET,
+    STRONG,
+    Look,
+    blank,
+    heading,
+    headline,
+    indented,
+    items,
+    labelled,
+    mixed,
+    say,
+    table,
+    verbatim,
+)
+
+_STYLES = {
+    "refused": BAD,
+    "rolled back": BAD,
+    "not verified": BAD,
+    "verified": GOOD,
+    "applied": CAREFUL,
+    "planned": CAREFUL,
+    "nothing to change": GOOD,
+}
+
+
+def acs_page(report: AcsReport, look: Look) -> Iterator[RenderableType]:
+    outcome = phrase.acs_outcome(report)
+    yield headline(
+        outcome.upper() if outcome != "nothing to change" else outcome,
+        _STYLES[outcome],
+        note=report.detail,
+        labels=phrase.run_labels(simulated=report.simulated),
+    )
+    yield from first_lines(_next_step(report, outcome), "")
+    if report.plan.forced_reason is not None:
+        yield labelled([("", say(report.plan.forced_reason))], tag=("FORCED", CAREFUL))
+    yield from acs_section(report, look, title="ports")
+    yield from _left_out(report.plan.choices)
+    if report.kernel_parameter:
+        yield blank()
+        yield heading("the same as a kernel parameter")
+        yield verbatim(report.kernel_parameter, indent=INDENT)
+        yield from items(report.plan.notes, mark="!", style=CAREFUL)
+
+
+def _next_step(report: AcsReport, outcome: str) -> str:
+    if outcome == "planned":
+        return "nodeprep acs apply writes these words, reads them back and can undo it"
+    return phrase.refusal_hint(report.actions)
+
+
+def acs_section(
+    acs: AcsReport | AcsSection, look: Look, *, title: str = "acs"
+) -> Iterator[RenderableType]:
+    """Refusals, then one entry a port; nothing when there is neither."""
+    refusals = [one for one in acs.actions if isinstance(one, Refusal)]
+    applied = {one.write.bdf: one for one in acs.applied}
+    writes = {one.bdf: one for one in acs.actions if isinstance(one, AcsWrite)}
+    writes |= {bdf: one.write for bdf, one in applied.items()}
+    if refusals:
+        yield blank()
+        yield heading("refused", "nothing was changed" if not applied else "")
+        yield from _refusals(refusals)
+    if writes:
+        yield blank()
+        yield heading(title, _counts(writes, applied, refused=bool(refusals)))
+        yield indented(_ports(writes.values(), applied, look))
+        yield from _shared(writes.values())
+
+
+def _refusals(refusals: Iterable[Refusal]) -> Iterator[RenderableType]:
+    for one in refusals:
+        yield from items([mixed((one.subject, STRONG), f": {one.reason}")], mark="!", style=BAD)
+        if one.hint:
+            yield from items([one.hint], indent=INDENT + 2)
+
+
+def _counts(writes: dict[Bdf, AcsWrite], applied: dict[Bdf, AppliedWrite], *, refused: bool) -> str:
+    text = phrase.count(len(writes), "control word")
+    held = sum(one.ok and not one.rolled_back for one in applied.values())
+    if applied:
+        return f"{text}, {held} as planned"
+    return f"{text}, not written" if refused else text
+
+
+def _ports(
+    writes: Iterable[AcsWrite], applied: dict[Bdf, AppliedWrite], look: Look
+) -> RenderableType:
+    columns = ["port", f"before {look.arrow} after", "bits"]
+    columns += ["read back"] if applied else []
+    columns += ["what"] if look.wide else []
+    made = table(*columns, free=("what", "read back", "bits"))
+    for write in writes:
+        done = applied.get(write.bdf)
+        made.add_row(
+            say(write.bdf),
+            mixed((write.before, QUIET), f" {look.arrow} ", (write.after, STRONG)),
+            say(" ".join(phrase.changed_bits(write.before, write.after))),
+            *([_read_back(done)] if applied else []),
+            *([say(write.port, QUIET)] if look.wide else []),
+        )
+    return made
+
+
+def _read_back(done: AppliedWrite | None) -> Text:
+    if done is None:
+        return say("not written", CAREFUL)
+    return say(phrase.write_outcome(done), "green" if done.ok else "red")
+
+
+def _shared(writes: Iterable[AcsWrite]) -> Iterator[RenderableType]:
+    """What the writes are for and what they cost, each reason once."""
+    every = list(writes)
+    pairs = list(dict.fromkeys(pair for one in every for pair in one.pairs))
+    groups = sorted({group for one in every for group in one.weakens_groups})
+    rows: list[tuple[str, RenderableType]] = []
+    if pairs:
+        rows.append(("frees", say(phrase.pairs_text(pairs))))
+    for reason in dict.fromkeys(one.reason for one in every if one.reason):
+        rows.append(("" if len(rows) > 1 else "because", say(reason)))
+    if groups:
+        named = phrase.ranges(groups)
+        rows.append(
+            (
+                "costs",
+                say(f"hardware isolation of IOMMU groups {named}: give none to a guest", CAUTION),
+            )
+        )
+    if rows:
+        yield blank()
+        yield labelled(rows)
+
+
+def _left_out(choices: Iterable[PortChoice]) -> Iterator[RenderableType]:
+    left = [one for one in choices if not one.included]
+    if not left:
+        return
+    yield blank()
+    yield heading("left alone")
+    made = table("port", "because", free=("because",))
+    made.show_header = False
+    for one in left:
+        made.add_row(say(one.bdf, QUIET), say(one.reason, QUIET))
+    yield indented(made)

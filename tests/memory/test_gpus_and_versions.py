@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodeprep.errors import UsageError
+from nodeprep.memory.gpus import find_gpu, gpu_models
+from nodeprep.memory.versions import newest_version, parse_version, rules_for
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("NVIDIA L40S", "NVIDIA L40S"),
+        ("NVIDIA L40", "NVIDIA L40"),
+        ("NVIDIA L4", "NVIDIA L4"),
+        ("NVIDIA A100-SXM4-40GB", "NVIDIA A100 40GB"),
+        ("NVIDIA A100 80GB PCIe", "NVIDIA A100 80GB"),
+        ("A100-80", "NVIDIA A100 80GB"),
+        ("NVIDIA H100 80GB HBM3", "NVIDIA H100 80GB HBM3"),
+        ("NVIDIA H100 PCIe", "NVIDIA H100 PCIe"),
+        ("H100NVL", "NVIDIA H100 NVL"),
+        ("NVIDIA H200", "NVIDIA H200"),
+        ("NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 4090"),
+        ("RTX4090", "NVIDIA GeForce RTX 4090"),
+        ("4090", "NVIDIA GeForce RTX 4090"),
+        ("NVIDIA RTX A6000", "NVIDIA RTX A6000"),
+        ("NVIDIA RTX 6000 Ada Generation", "NVIDIA RTX 6000 Ada Generation"),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "NVIDIA RTX PRO 6000 Blackwell"),
+        ("Tesla T4", "Tesla T4"),
+        ("Tesla V100-SXM2-16GB", "Tesla V100 16GB"),
+        ("NVIDIA A10G", "NVIDIA A10"),
+        ("nvidia b200", "NVIDIA B200"),
+    ],
+)
+def test_names_as_nvidia_smi_prints_them(name: str, found: str) -> None:
+    assert find_gpu(name).name == found
+
+
+def test_every_row_finds_itself() -> None:
+    for row in gpu_models():
+        assert find_gpu(row.name).name == row.name
+        assert row.source
+
+
+def test_cuda_reports_less_than_the_nominal_size() -> None:
+    assert find_gpu("NVIDIA L40S").total_gib < 44.71 < 48
+
+
+def test_an_unknown_gpu_needs_its_memory() -> None:
+    with pytest.raises(UsageError) as raised:
+        find_gpu("NVIDIA L40X")
+    assert "NVIDIA L40" in raised.value.hint
+    assert find_gpu("NVIDIA L40X", 47.37).total_gib == 47.37
+    assert find_gpu("NVIDIA RTX A1000", 7.6).capability == ""
+
+
+@pytest.mark.parametrize("size", [0.0, -1.0, 1e9, float("nan")])
+def test_implausible_memory_is_refused(size: float) -> None:
+    with pytest.raises(UsageError):
+        find_gpu("NVIDIA L40S", size)
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("0.7.2", (0, 7, 2)),
+        ("v0.8.5.post1", (0, 8, 5)),
+        ("0.11.0.post2", (0, 11, 0)),
+        ("0.11.1rc3", (0, 11, 1)),
+        ("0.26.1rc1.dev156+g0eec856cc.d20260731", (0, 26, 1)),
+        ("0.6.5.dev12+gabc", (0, 6, 4)),
+        ("0.32.0+cpu", (0, 32, 0)),
+        ("0.10", (0, 10, 0)),
+    ],
+)
+def test_suffixes_map_to_their_release(text: str, version: tuple[int, int, int]) -> None:
+    assert parse_version(text) == version
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_a_version_or_a_usage_error(text: str) -> None:
+    with contextlib.suppress(UsageError):
+        assert parse_version(text) >= (0, 0, 0)
+
+
+def test_rules_change_where_the_sources_do() -> None:
+    at = {v: rules_for(parse_version(v)) for v in ("0.6.3", "0.10.2", "0.11.0", "0.19.1", "0.20.0")}
+    assert at["0.6.3"].budget_v0 == "freed"
+    assert at["0.10.2"].budget_v1 == "baseline"
+    assert at["0.11.0"].budget_v1 == "snapshot"
+    assert (at["0.19.1"].utilization, at["0.20.0"].utilization) == (0.90, 0.92)
+    assert (at["0.19.1"].graphs, at["0.20.0"].graphs) == ("none", "v1")
+    assert rules_for(parse_version("0.99.0")).v2 == rules_for(parse_version(newest_version())).v2
+    with pytest.raises(UsageError):
+        rules_for((0, 2, 5))

@@ -1,0 +1,130 @@
+"""Terms against figures that vLLM printed; each names its public source."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodeprep.memory import sampler
+from nodeprep.memory.activation import forward_bytes, workspace_bytes
+from nodeprep.memory.allocator import allocated_bytes
+from nodeprep.memory.budget import cublas_bytes
+from nodeprep.memory.communication import communication_bytes, nccl_buffer_bytes
+from nodeprep.memory.cuda_graphs import capture_sizes
+from nodeprep.memory.plan import plan
+from nodeprep.memory.weights import weight_bytes
+from nodeprep.units import GIB, MIB, gib
+from tests.memory.shapes import LLAMA_70B, request, shape
+
+
+@pytest.mark.parametrize(
+    ("size_mib", "taken_mib"), [(270, 270), (135, 136), (129.5, 130), (24.5, 24.5), (0.5, 0.5)]
+)
+def test_the_allocator_keeps_a_rest_of_one_mib(size_mib: float, taken_mib: float) -> None:
+    assert allocated_bytes(size_mib * MIB) == taken_mib * MIB
+
+
+@pytest.mark.parametrize(
+    ("name", "tp", "loaded_gib"),
+    [
+        ("llama-3.1-8b", 1, 14.9888),  # vllm#10517
+        ("llama-3-8b", 1, 14.9596),  # faradawn/bench3
+        ("r1-distill-qwen-14b", 1, 27.5916),  # jayashan10/Deepseek-qwen-deployment
+        ("r1-distill-qwen-14b", 2, 13.9476),  # vllm#13061
+        ("qwen3-30b-a3b-2507", 1, 56.9342),  # kolyangg/mlops-assignment
+        ("gpt-oss-120b", 1, 65.9651),  # vllm#23278
+    ],
+)
+def test_what_model_loading_took(name: str, tp: int, loaded_gib: float) -> None:
+    assert gib(weight_bytes(shape(name), tp, 2)) == pytest.approx(loaded_gib, abs=0.03)
+
+
+def test_sorting_takes_38_bytes_a_logit() -> None:
+    n, vocab = 256, 151_936
+    total = sampler.logits_bytes(n, vocab, 2) + sampler.sampler_bytes("sort", n, vocab, 2, 132)
+    assert total == 38 * n * vocab
+
+
+def test_triton_takes_a_buffer_row_a_multiprocessor() -> None:
+    n, vocab = 256, 151_936
+    assert sampler.sampler_bytes("triton", n, vocab, 2, 58) == 12 * n * vocab + 58 * vocab * 4
+    assert sampler.sampler_bytes("triton", 4, vocab, 2, 58) == sampler.sampler_bytes(
+        "sort", 4, vocab, 2, 58
+    )
+
+
+def test_the_forward_pass_of_20000_tokens() -> None:
+    """vllm#10517: peak_torch 17.06 GiB with 14.99 GiB of weights."""
+    peak = forward_bytes(shape(), 20_000, 1, 2, max_model_len=20_000, v1=False,
+                         moe_workspace=False)  # fmt: skip
+    assert gib(peak + cublas_bytes(8)) == pytest.approx(2.07, abs=0.02)
+
+
+def test_experts_keep_their_workspace() -> None:
+    moe = shape("qwen3-30b-a3b")
+    assert workspace_bytes(moe, 8192, 1, 2) == 8192 * 8 * (2048 + 2048) * 2
+    assert workspace_bytes(shape(), 8192, 1, 2) == 0
+
+
+def test_v0_samples_on_rank_0_alone() -> None:
+    result = plan(shape(LLAMA_70B), request(vllm_version="0.7.2", tensor_parallel=8))
+    assert result.engine == "V0"
+    assert result.limiting_rank == 0
+    assert result.ranks[0].sampler_bytes > 0
+    assert all(one.sampler_bytes == 0 for one in result.ranks[1:])
+    assert result.ranks[0].logits_bytes > result.ranks[1].logits_bytes
+
+
+def test_v1_samples_on_every_rank() -> None:
+    result = plan(shape(LLAMA_70B), request(vllm_version="0.11.0", tensor_parallel=8))
+    assert len({one.kv_cache_bytes for one in result.ranks}) == 1
+
+
+def test_nccl_is_the_same_on_every_rank_and_absent_alone() -> None:
+    assert communication_bytes(1, nvlink=True, major=9) == 0
+    assert nccl_buffer_bytes(1, 1) == 4 * MIB + MIB // 2 + 4_915_200
+    result = plan(shape(LLAMA_70B), request(vllm_version="0.10.2", tensor_parallel=8))
+    assert len({one.nccl_bytes for one in result.ranks}) == 1
+
+
+def test_captured_batch_sizes() -> None:
+    assert capture_sizes(16) == 7  # 1, 2, 4, 8, 16, 24, 32: `PIECEWISE=7 (largest=32)`
+    assert capture_sizes(64) == 19  # `PIECEWISE=19 (largest=128)`
+    assert capture_sizes(256) == capture_sizes(1024) == 51
+
+
+def test_more_than_the_gpu_does_not_fit() -> None:
+    result = plan(shape(LLAMA_70B), request())
+    assert not result.fits
+    assert result.limit is not None
+    assert "weights" in result.limit
+    assert result.recommended["tensor_parallel_size"] == 2
+
+
+def test_one_request_too_long_is_named() -> None:
+    result = plan(shape(), request(gpu_name="NVIDIA GeForce RTX 4090", max_model_len=131_072))
+    assert not result.fits
+    assert result.limit is not None
+    assert "131072 tokens" in result.limit
+    assert 0 < result.recommended["max_model_len"] < 131_072
+
+
+def test_too_much_utilization_fails_at_start() -> None:
+    result = plan(shape(), request(gpu_memory_utilization=0.999))
+    assert not result.fits
+    assert result.limit is not None
+    assert result.limit.startswith("free memory at start")
+
+
+def test_the_reserve_outside_the_budget_is_weighed() -> None:
+    tight = plan(shape(), request(gpu_memory_utilization=0.985))
+    assert any("outside the budget" in one for one in tight.warnings)
+    roomy = plan(shape(), request(gpu_memory_utilization=0.90))
+    assert not any("outside the budget" in one for one in roomy.warnings)
+
+
+def test_safe_kv_bytes_leave_a_margin() -> None:
+    result = plan(shape(), request(vllm_version="0.11.0"))
+    safe = result.recommended["kv_cache_memory_bytes"]
+    assert 0 < safe < result.ranks[0].kv_cache_bytes_low < result.ranks[0].kv_cache_bytes
+    assert result.ranks[0].kv_cache_bytes - safe < 2 * GIB
+    assert "kv_cache_memory_bytes" not in plan(shape(), request(vllm_version="0.9.2")).recommended
