@@ -108,9 +108,13 @@ class StateStore:
     def read_report(self) -> bytes | None:
         return _read(self.run_dir, REPORT, _MAX_REPORT_BYTES)
 
-    def write_ready(self, boot_id: str) -> None:
-        """The stamp that lets the load balancer in; the last thing a boot run writes."""
-        self._write(self.run_dir, READY, f"{boot_id}\n".encode(), mode=0o644, folder_mode=0o755)
+    def write_ready(self, boot_id: str, *, simulated: bool = False) -> None:
+        """The stamp that lets the load balancer in; the last thing a boot run writes.
+
+        The boot id is its first line; a measurement that was simulated says so in a second one.
+        """
+        stamp = f"{boot_id}\nsimulated\n" if simulated else f"{boot_id}\n"
+        self._write(self.run_dir, READY, stamp.encode(), mode=0o644, folder_mode=0o755)
 
     def remove_ready(self) -> None:
         """The first thing a boot run does."""
@@ -119,7 +123,7 @@ class StateStore:
     def read_ready(self) -> str | None:
         """Boot id of the stamp; None: there is no stamp."""
         content = _read(self.run_dir, READY, 4096)
-        return None if content is None else content.decode("ascii", "replace").strip()
+        return None if content is None else content.decode("ascii", "replace").partition("\n")[0]
 
     def _write(
         self, directory: Path, name: str, content: bytes, *, mode: int, folder_mode: int
@@ -127,7 +131,7 @@ class StateStore:
         path = directory / name
         with _folder(directory, create=folder_mode) as folder, _file_errors(path):
             _refuse_link(folder, path)
-            _replace(folder, name, content, mode, fsync=True)
+            replace_in(folder, name, content, mode)
 
 
 def write_atomic(path: Path, data: bytes, *, mode: int = 0o644, fsync: bool = True) -> None:
@@ -139,7 +143,7 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o644, fsync: bool = Tr
     with _file_errors(path):
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            _replace(folder, path.name, data, mode, fsync=fsync)
+            replace_in(folder, path.name, data, mode, fsync=fsync)
         finally:
             os.close(folder)
 
@@ -246,7 +250,8 @@ def _refuse_link(folder: int, path: Path) -> None:
     _check_file(info, path)
 
 
-def _replace(folder: int, name: str, data: bytes, mode: int, *, fsync: bool) -> None:
+def replace_in(folder: int, name: str, data: bytes, mode: int, *, fsync: bool = True) -> None:
+    """Replaces a file of an open folder in one step; its mode is right from the first moment."""
     temporary = f".{name}.{secrets.token_hex(6)}.tmp"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(temporary, flags, 0o600, dir_fd=folder)

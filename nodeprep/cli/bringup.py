@@ -70,4 +70,4 @@ def _stamp_ready(session: Session, report: Report, options: BringupOptions) -> N
     live = session.host.origin is Origin.LIVE
     trusted = not report.simulated or options.allow_simulated
     if live and trusted and report.verdict is NodeVerdict.READY and report.exit_status == Exit.OK:
-        session.store.write_ready(report.boot_id or "")
+        session.store.write_ready(report.boot_id or "", simulated=report.simulated)

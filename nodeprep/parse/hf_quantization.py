@@ -22,6 +22,7 @@ _CLASSES = (
     ("lm_head", re.compile(r"lm_head")),
 )
 _ROUTER = re.compile(r"router|gate\.weight$|(mlp|moe|feed_forward)\\?\.gate($|[^_a-z])")
+_PROJECTION = re.compile(r"\.(\w+_proj)$")
 _LAYER = re.compile(r"layers\\?\.(\d+)\\?\.")
 
 
@@ -184,12 +185,24 @@ def _skips(config: dict[str, object], layers: int) -> tuple[str, ...]:
         if isinstance(value, list):
             patterns.extend(one for one in value[:20_000] if isinstance(one, str))
     found: dict[str, set[str]] = {}
+    projections: dict[str, set[str]] = {}
     for pattern in patterns:
         name = _class_of(pattern[:300])
         if name is not None:
             number = _LAYER.search(pattern)
+            single = _PROJECTION.search(pattern)
             found.setdefault(name, set()).add(number[1] if number else "*")
-    return tuple(name for name, where in found.items() if "*" in where or len(where) * 2 > layers)
+            projections.setdefault(name, set()).add(single[1] if single else "*")
+    return tuple(
+        name
+        for name, where in found.items()
+        if ("*" in where or len(where) * 2 > layers) and _whole(projections[name])
+    )
+
+
+def _whole(projections: set[str]) -> bool:
+    """A list that names one projection, kv_b_proj say, leaves the rest of its class quantized."""
+    return "*" in projections or len(projections) > 1
 
 
 def _class_of(pattern: str) -> str | None:

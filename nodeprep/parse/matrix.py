@@ -266,13 +266,20 @@ def _gpus_complete(draft: _Draft, cells: dict[str, dict[str, str]]) -> bool:
         return False
     if any(cells[gpu][gpu] != "X" for gpu in gpus):
         return False
-    # Links join two GPUs: two counts for one pair mean that a cell was cut.
-    return all(
-        there == cells[b][a] or not (_NVLINKS.fullmatch(there) and _NVLINKS.fullmatch(cells[b][a]))
-        for a in gpus
-        for b in gpus
-        if (there := cells[a][b])
-    )
+    return not any(_is_damaged(a, b, cells, len(draft.names)) for a in gpus for b in gpus)
+
+
+def _is_damaged(a: str, b: str, cells: dict[str, dict[str, str]], width: int) -> bool:
+    """Whether the two cells of a pair differ in a way that no machine does.
+
+    Links join two GPUs, so one of two counts is a cut one.  In a row that lacks a cell, the cells
+    of NICs may have moved into the columns of GPUs.
+    """
+    there, back = cells[a][b], cells[b][a]
+    if there == back:
+        return False
+    short = min(len(cells[a]), len(cells[b])) < width
+    return short or all(map(_NVLINKS.fullmatch, (there, back)))
 
 
 def _asymmetric(gpus: list[str], cells: dict[str, dict[str, str]]) -> Iterator[str]:

@@ -94,6 +94,7 @@ def shown(text: str, limit: int = 60) -> str:
 
 
 def _lines(text: str) -> list[str]:
+    text = text.replace("\0", "")  # UTF-16 without its mark
     for mark in _LINE_ENDS:
         text = text.replace(mark, "\n")
     text = _unquote_printable(text)

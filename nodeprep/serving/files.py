@@ -10,6 +10,7 @@ from pathlib import Path
 
 from nodeprep.errors import NodeprepError, Refused
 from nodeprep.model.serving import RenderedFile
+from nodeprep.state import replace_in
 
 _LIMIT_BYTES = 1 << 20
 
@@ -75,17 +76,9 @@ def _put(place: int, name: str, content: bytes, *, dry_run: bool) -> bool:
         return False
     if dry_run:
         return True
-    temporary = f".{name}.{os.getpid()}.tmp"
-    try:
-        _write_new(place, temporary, content, mode_of(name))
-        if before is not None and before[0] != content:
-            _keep_previous(place, name)
-        os.replace(temporary, name, src_dir_fd=place, dst_dir_fd=place)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary, dir_fd=place)
-        raise
-    os.fsync(place)
+    if before is not None and before[0] != content:
+        _keep_previous(place, name)
+    replace_in(place, name, content, mode_of(name))
     return True
 
 
@@ -103,18 +96,6 @@ def _read(place: int, name: str) -> tuple[bytes, int] | None:
         raise Refused(f"{name} is not a plain file", hint="remove it")
     with os.fdopen(file, "rb") as opened:
         return opened.read(_LIMIT_BYTES), stat.S_IMODE(mode)
-
-
-def _write_new(place: int, name: str, content: bytes, mode: int) -> None:
-    """A new file with its final mode from the first moment, on disk when this returns."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(name, dir_fd=place)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-    with os.fdopen(os.open(name, flags, 0o600, dir_fd=place), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fchmod(file.fileno(), mode)
-        os.fsync(file.fileno())
 
 
 def _keep_previous(place: int, name: str) -> None:

@@ -7,6 +7,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from nodeprep.host.machines import machine_file
 from nodeprep.host.redact import Redactor, redact
@@ -75,15 +76,13 @@ def test_a_redacted_machine_still_replays() -> None:
         *snapshot.commands,
         RecordedCommand(argv=("dmesg",), stdout="rack7-gpu3 kernel: mlx5 3c:fd:fe:12:34:56"),
     )
-    from msgspec.structs import replace
-
     hidden = redact(replace(snapshot, files=files, commands=commands, boot_id=secret))
     text = repr(hidden)
     for private in (secret, "rack7", "10.3.2.1", "3c:fd:fe"):
         assert private not in text
     assert hidden.redacted
     assert "iommu=pt" in (hidden.files["/proc/cmdline"].text or "")
-    assert hidden.boot_id in (hidden.files["/proc/cmdline"].text or "")
+    assert f"UUID={hidden.boot_id} " in (hidden.files["/proc/cmdline"].text or "")
     assert set(hidden.files) == set(files)
 
 

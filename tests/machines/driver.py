@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from nodeprep.facts.gpus import QUERY
 from nodeprep.model.readings import NvmlGpu, NvmlPair, NvmlReading
 from nodeprep.units import MIB
+from tests.machines.boards import DRIVER
 from tests.machines.node import Node
+from tests.machines.parts import Card
 
 Level = Callable[[int, int], str]
 _ANCESTOR = {"PIX": 10, "PXB": 20, "PHB": 30, "NODE": 40, "SYS": 50}
@@ -14,30 +17,27 @@ _STATUS = {"OK": 0, "CNS": 1, "GNS": 2, "TNS": 3, "DR": 4, "NS": 5, "U": 6}
 
 
 def nvml(
+    card: Card,
     bus_ids: list[str],
     *,
-    name: str,
-    memory_mib: int,
-    bar1_mib: int,
-    capability: tuple[int, int],
-    driver: str,
     level: Level,
+    driver: str = DRIVER,
     p2p: str = "OK",
     nvlinks: int | None = None,
 ) -> NvmlReading:
-    """One NVML reading of equal GPUs."""
+    """One NVML reading of equal GPUs; nvlinks: of one GPU, all of them to each of the others."""
     count = len(bus_ids)
     return NvmlReading(
         driver_version=driver,
         gpus=tuple(
             NvmlGpu(
                 bus_id=f"0000{bus_id.upper()}",
-                name=name,
+                name=card.product,
                 uuid=_uuid(index),
-                memory_total_bytes=memory_mib * MIB,
+                memory_total_bytes=card.memory_mib * MIB,
                 memory_used_bytes=4 * MIB,
-                bar1_total_bytes=bar1_mib * MIB,
-                compute_capability=capability,
+                bar1_total_bytes=card.bar1_mib * MIB,
+                compute_capability=card.capability,
                 mig_current=0,
                 performance_state=0,
                 nvlinks_active=nvlinks,
@@ -62,12 +62,9 @@ def nvml(
 
 def nvidia_smi(
     node: Node,
+    card: Card,
     bus_ids: list[str],
     *,
-    query: str,
-    name: str,
-    memory_mib: int,
-    capability: str,
     affinity: Callable[[int], tuple[str, str]],
     level: Level,
     p2p: str = "OK",
@@ -75,12 +72,12 @@ def nvidia_smi(
     """The answers of nvidia-smi for equal GPUs: the query, the level matrix, the P2P matrices."""
     header = "index, pci.bus_id, name, uuid, memory.total [MiB], memory.used [MiB], compute_cap, "
     rows = "".join(
-        f"{index}, 0000{bus_id.upper()}, {name}, {_uuid(index)}, {memory_mib}, 4, {capability}, "
-        "[N/A], P8\n"
+        f"{index}, 0000{bus_id.upper()}, {card.product}, {_uuid(index)}, {card.memory_mib}, 4, "
+        f"{'.'.join(map(str, card.capability))}, [N/A], P8\n"
         for index, bus_id in enumerate(bus_ids)
     )
     node.answer(
-        ("nvidia-smi", query, "--format=csv,nounits"),
+        ("nvidia-smi", QUERY, "--format=csv,nounits"),
         f"{header}mig.mode.current, pstate\n{rows}",
     )
     node.answer(("nvidia-smi", "topo", "-m"), _levels(len(bus_ids), level, affinity))

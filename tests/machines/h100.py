@@ -2,61 +2,43 @@
 
 from __future__ import annotations
 
-from tests.machines import driver, parts
-from tests.machines.host_files import bare_metal
+from tests.machines import boards, driver, parts
+from tests.machines.host_files import Host
 from tests.machines.node import Node
 
-NAME = "NVIDIA H100 80GB HBM3"
 _ROOTS = (0x00, 0x20, 0x40, 0x60, 0x80, 0xA0, 0xC0, 0xE0)
 GPUS = [f"0000:{root + 3:02x}:00.0" for root in _ROOTS]
 NVSWITCH_PORTS = ["0000:02:1c.0", "0000:42:1c.0", "0000:82:1c.0", "0000:c2:1c.0"]
-
-_CONFIG = """\
-# Recorded with the node: what it is to serve.
-[serving]
-model = "meta-llama/Llama-3.3-70B-Instruct-FP8-Dynamic"
-tensor_parallel = 4
-"""
+_BOARD = boards.Board(
+    Host(
+        boards.INTEL, "Intel(R) Xeon(R) Platinum 8480C", sockets=2, numa_nodes=2, cpus=224,
+        memory_gib=2048,
+    ),
+    {f"0000:{root:02x}": int(root >= 0x80) for root in _ROOTS},
+)  # fmt: skip
 
 
 def sxm8() -> Node:
     """An HGX H100 8-GPU node."""
-    node = Node(
-        name="h100-sxm8",
-        notes=(
-            "eight H100 SXM on four NVSwitches, each GPU below a Gen5 switch with its NIC; only "
-            "the ports above the NVSwitches redirect, as seen on a healthy node of this kind: "
-            "NVLink carries the traffic, and no register may be written",
-            "constructed from public facts, not recorded on a node; every figure of a measurement "
-            "is simulated",
-            "ids and names: pci.ids (10de:2330 H100 SXM5, 10de:22a3 NVSwitch, 1000:c030 PEX890xx)",
-            "81559 MiB: the framebuffer that nvidia-smi prints for H100 80GB HBM3",
-        ),
-        boot_id="a6c1f1de-58a9-4b3e-9a52-6f0f5f3a0004",
-    )
-    node.roots = {f"0000:{root:02x}": int(root >= 0x80) for root in _ROOTS}
-    bare_metal(
-        node,
-        kernel="6.8.0-51-generic",
-        cmdline="BOOT_IMAGE=/boot/vmlinuz-6.8.0-51-generic root=/dev/md0 ro iommu=pt",
-        cpu_vendor="GenuineIntel",
-        cpu_model="Intel(R) Xeon(R) Platinum 8480C",
-        sockets=2,
-        numa_nodes=2,
-        cpus=224,
-        memory_gib=2048,
-        driver="570.124.06",
-        config=_CONFIG,
+    node = boards.start(
+        _BOARD,
+        "h100-sxm8",
+        "eight H100 SXM on four NVSwitches, each GPU below a Gen5 switch with its NIC; only "
+        "the ports above the NVSwitches redirect, as seen on a healthy node of this kind: "
+        "NVLink carries the traffic, and no register may be written",
+        boards.CONSTRUCTED,
+        "ids and names: pci.ids (10de:2330 H100 SXM5, 10de:22a3 NVSwitch, 1000:c030 PEX890xx)",
+        "81559 MiB: the framebuffer that nvidia-smi prints for H100 80GB HBM3",
+        boot=4,
+        options="iommu=pt",
+        config=boards.serving("meta-llama/Llama-3.3-70B-Instruct-FP8-Dynamic", 4),
+        iommu=True,
     )
     for index, root in enumerate(_ROOTS):
         _branch(node, index, root)
     node.nvml = driver.nvml(
+        parts.H100_SXM,
         GPUS,
-        name=NAME,
-        memory_mib=81559,
-        bar1_mib=131072,
-        capability=(9, 0),
-        driver="570.124.06",
         level=lambda a, b: "NODE" if a // 4 == b // 4 else "SYS",
         nvlinks=18,
     )

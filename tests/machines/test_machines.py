@@ -13,6 +13,7 @@ from nodeprep.bringup import BringupOptions, bring_up
 from nodeprep.facts.collect import collect
 from nodeprep.host.machines import machine_file, machine_names
 from nodeprep.host.replay import ReplayHost, load_snapshot
+from nodeprep.model.acs import AcsWrite, Refusal
 from nodeprep.model.finding import Severity
 from nodeprep.model.report import Report
 from nodeprep.model.topology import level_label
@@ -133,9 +134,9 @@ def test_plan(name: str, replayed: Replayed) -> None:
     planned = {
         action.bdf: f"{action.before} -> {action.after}"
         for action in report.acs.actions
-        if hasattr(action, "before")
+        if isinstance(action, AcsWrite)
     }
-    refused = [action.subject for action in report.acs.actions if hasattr(action, "subject")]
+    refused = [action.subject for action in report.acs.actions if isinstance(action, Refusal)]
     assert planned == expected.writes
     assert refused == expected.refusals
 

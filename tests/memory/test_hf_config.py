@@ -116,6 +116,23 @@ def test_quantization(
     assert set(shape.quant.skips) == set(skips)
 
 
+@pytest.mark.parametrize(
+    ("ignored", "skips"),
+    [
+        (["self_attn.kv_b_proj"], {"lm_head"}),
+        (["model.layers.0.self_attn.q_proj"], {"lm_head"}),
+        ([f"model.layers.{i}.self_attn.{p}_proj" for i in range(80) for p in "qkvo"],
+         {"attention", "lm_head"}),
+        (["re:.*mlp\\.(gate|up|down)_proj.*"], {"mlp", "lm_head"}),
+        (["model.layers.*.mlp.router", "model.embed_tokens"], {"lm_head"}),
+        (["re:.*shared_experts.*"], {"shared_experts", "lm_head"}),
+    ],
+)  # fmt: skip
+def test_ignore_lists(ignored: list[str], skips: set[str]) -> None:
+    section = {"quant_method": "awq", "bits": 4, "modules_to_not_convert": ignored}
+    assert set(parsed(quantization_config=section).quant.skips) == skips
+
+
 def test_an_unknown_method_is_named_and_not_guessed() -> None:
     shape = parsed(quantization_config={"quant_method": "brandnew"})
     assert shape.quantization == "brandnew"

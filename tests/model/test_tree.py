@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,7 +29,7 @@ def test_one_switch_is_pix() -> None:
 
 
 def two_level() -> list[PciFunction]:
-    place = {"root_bus": "0000:40"}
+    place: dict[str, Any] = {"root_bus": "0000:40"}
     return [
         bridge("40:01.1", port_type=PortType.ROOT_PORT, **place),
         bridge("41:00.0", parent="40:01.1", port_type=PortType.UPSTREAM, **place),
