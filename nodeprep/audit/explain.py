@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from nodeprep.audit.view import PairPath, View
 from nodeprep.errors import UsageError
-from nodeprep.model.base import Record
 from nodeprep.model.finding import Finding
 from nodeprep.model.nccl_policy import Transport, p2p_limit, transport
 from nodeprep.model.pci import AcsStatus, LinkStatus, PciFunction, acs_names, acs_word
-from nodeprep.model.report import Hop, PathLevels
+from nodeprep.model.report import ExplainReport, Hop, PathLevels
 from nodeprep.model.topology import P2pStatus, PathLevel, level_label
+from nodeprep.stamp import Stamp
 
 _LEVEL_WORDS = {
     PathLevel.PIX: "one PCIe switch joins them, at most one port away on each side",
@@ -21,27 +21,17 @@ _LEVEL_WORDS = {
 }
 
 
-class Explanation(Record, frozen=True):
-    pair: tuple[str, str]
-    hops: tuple[Hop, ...]
-    level: PathLevels
-    level_words: str
-    p2p: dict[str, str]
-    nccl_path: str
-    would_change: tuple[str, ...]
-    would_not_change: tuple[str, ...]
-    iommu: str
-    findings: tuple[Finding, ...]
-
-
-def explain(view: View, findings: tuple[Finding, ...], a: int, b: int) -> Explanation:
+def explain(
+    view: View, findings: tuple[Finding, ...], a: int, b: int, head: Stamp
+) -> ExplainReport:
     """Everything known about one pair of GPU indices. Raises UsageError for a wrong index."""
     path = _path(view, a, b)
     pair = path.pair
     limit = p2p_limit(view.facts.platform.cpu_vendor, len(view.facts.gpus))
     used = transport(pair, path.level, limit)
     on_path = {path.route.a.bdf, path.route.b.bdf, *(port.bdf for port in path.route.ports)}
-    return Explanation(
+    return ExplainReport(
+        **head,
         pair=(f"GPU{pair.a}", f"GPU{pair.b}"),
         hops=_hops(path),
         level=PathLevels(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import click
-from msgspec.structs import asdict
 
 from nodeprep.cli.options import session_options
 from nodeprep.cli.session import Session
@@ -34,13 +33,13 @@ def _explain_pair(session: Session, a: str, b: str) -> int:
     from nodeprep.audit.run import audit
     from nodeprep.audit.view import View
     from nodeprep.facts.collect import collect
-    from nodeprep.model.report import ExplainReport
     from nodeprep.stamp import stamp
 
     facts = collect(session.host, session.settings.accelerators)
     findings = audit(facts, session.settings, session.today)
-    told = explain(View(facts, session.settings), findings, _gpu(facts, a), _gpu(facts, b))
-    session.emit(ExplainReport(**stamp("explain", facts.boot_id), **asdict(told)))
+    pair = _gpu(facts, a), _gpu(facts, b)
+    head = stamp("explain", facts.boot_id)
+    session.emit(explain(View(facts, session.settings), findings, *pair, head))
     return Exit.OK
 
 

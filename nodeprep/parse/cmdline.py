@@ -25,7 +25,39 @@ _WORD = re.compile(r'(?:[^\s"]|"[^"]*"?)+')
 
 # pci_setup() and pcibios_setup() of x86, Linux 6.12; a trailing `=` takes a value.
 _EXACT = frozenset(
-    ["nomsi", "noaer", "earlydump", "nodomains", "off", "bios", "nobios", "bfsort", "nobfsort", "biosirq", "conf1", "conf2", "nommconf", "check_enable_amd_mmconf", "noacpi", "noearly", "usepirqmask", "rom", "norom", "nobar", "assign-busses", "use_crs", "nocrs", "use_e820", "no_e820", "big_root_window", "routeirq", "skip_isa_align", "noioapicquirk", "ioapicreroute", "noioapicreroute"]
+    [
+        "nomsi",
+        "noaer",
+        "earlydump",
+        "nodomains",
+        "off",
+        "bios",
+        "nobios",
+        "bfsort",
+        "nobfsort",
+        "biosirq",
+        "conf1",
+        "conf2",
+        "nommconf",
+        "check_enable_amd_mmconf",
+        "noacpi",
+        "noearly",
+        "usepirqmask",
+        "rom",
+        "norom",
+        "nobar",
+        "assign-busses",
+        "use_crs",
+        "nocrs",
+        "use_e820",
+        "no_e820",
+        "big_root_window",
+        "routeirq",
+        "skip_isa_align",
+        "noioapicquirk",
+        "ioapicreroute",
+        "noioapicreroute",
+    ]
 )
 _PREFIXES = (
     "noats", "noari", "notph", "realloc", "cbiosize=", "cbmemsize=", "resource_alignment=", "ecrc=",

@@ -24,6 +24,8 @@ from nodeprep.model.pci import Bdf, parse_bdf
 from nodeprep.parse.text import clean_lines
 
 MAX_NODES = 20_000
+_LONGEST = 2_048
+"""lspci cuts its lines at 1,024 characters."""
 
 _TREE = re.compile(r"[\s|]*(?:-?[+\\]-|-\[)")
 _BUS = re.compile(
@@ -55,7 +57,7 @@ def parse_lspci_tree(text: str) -> LspciTree:
     lines = [line.expandtabs() for line in clean_lines(text)]
     reader = _Reader()
     for line in lines:
-        if _TREE.match(line):
+        if len(line) <= _LONGEST and _TREE.match(line):
             reader.line(line)
     if not reader.nodes:
         raise ParseError("no tree of lspci -t in the text", hint="run: lspci -tv")
@@ -71,6 +73,7 @@ class _Reader:
         self.nodes: dict[Bdf, LspciTreeNode] = {}
         self.open: dict[int, _Bus | None] = {}
         """Column of a branch that goes on below -> its bus; None: the host bridges themselves."""
+        self.seen = 0
         self.lost = False
         """A branch without a beginning, a cut bracket, or bus numbers that do not fit."""
 
@@ -137,7 +140,8 @@ class _Reader:
         self.nodes[bdf] = LspciTreeNode(
             bdf=bdf, parent=bus.bridge, root_bus=bus.root, name=device["name"]
         )
-        if len(self.nodes) > MAX_NODES:
+        self.seen += 1
+        if self.seen > MAX_NODES:
             raise ParseError(
                 f"more than {MAX_NODES:,} functions", hint="keep the output of one command"
             )

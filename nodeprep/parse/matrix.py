@@ -105,7 +105,7 @@ def _drafts(lines: list[str], kind: Kind) -> list[_Draft]:
         header = _header(words, kind, draft) if "GPU" in line else None
         if header is not None:
             _open(drafts, header)
-        elif (name := _row_name(words, draft)) is not None:
+        elif (name := _row_name(words, draft, kind)) is not None:
             # The last of `lines` is empty when the text ends in a line end.
             ends_text = number == len(lines) - 1
             _add_row(drafts, name, _Row(words[words.index(name) + 1 :], line, ends_text))
@@ -173,14 +173,18 @@ def _open(drafts: list[_Draft], header: _Draft) -> None:
     drafts.append(header)
 
 
-def _row_name(words: list[str], draft: _Draft | None) -> str | None:
+def _row_name(words: list[str], draft: _Draft | None, kind: Kind) -> str | None:
     """The device whose row this is; a line number in front of it is skipped."""
     place = 1 if len(words) > 1 and words[0].isdecimal() else 0
-    word = words[place]
-    following = words[place + 1] if len(words) > place + 1 else "X"
-    if _GPU.fullmatch(word) is None:
-        return word if draft is not None and word in draft.names else None
-    return word if _CELL_LIKE.fullmatch(following) and _is_no_gpu(following) else None
+    word, following = words[place], words[place + 1 : place + 2]
+    if _GPU.fullmatch(word) is not None:
+        # Any word in capitals will do: cells of other programs are told apart later.
+        foreign = following and (
+            _CELL_LIKE.fullmatch(following[0]) is None or _GPU.fullmatch(following[0])
+        )
+        return None if foreign else word
+    named = draft is not None and word in draft.names
+    return word if named and following and _is_cell(following[0], kind) else None
 
 
 def _add_row(drafts: list[_Draft], name: str, row: _Row) -> None:

@@ -48,13 +48,16 @@ _LABEL = re.compile(
 _ARROW = re.compile(r"-+>|=+>|\u2192")
 
 _TROUBLES = (
-    (re.compile(r"not found - there are no capabilities|Capability \w+ not found", re.IGNORECASE),
-     SetpciTrouble.NO_CAPABILITY),
-    (re.compile(r"No devices selected", re.IGNORECASE), SetpciTrouble.NO_DEVICE),
-    (re.compile(r"Operation not permitted|Permission denied|Cannot open|access denied|must be root",
-                re.IGNORECASE), SetpciTrouble.DENIED),
-    (re.compile(r"^(?:setpci|pcilib|lspci): ", re.IGNORECASE), SetpciTrouble.OTHER),
-)  # fmt: skip
+    (("capability", "not found"), SetpciTrouble.NO_CAPABILITY),
+    (("no devices selected",), SetpciTrouble.NO_DEVICE),
+    (("not permitted",), SetpciTrouble.DENIED),
+    (("permission denied",), SetpciTrouble.DENIED),
+    (("cannot open",), SetpciTrouble.DENIED),
+    (("command not found",), SetpciTrouble.OTHER),
+    (("setpci: ",), SetpciTrouble.OTHER),
+    (("pcilib: ",), SetpciTrouble.OTHER),
+)
+_SPEAKERS = ("setpci", "pcilib")
 
 
 def parse_setpci(text: str) -> tuple[SetpciRecord, ...]:
@@ -105,14 +108,14 @@ class _Reader:
         return tuple(self.records)
 
     def _record(self, line: str) -> SetpciRecord | None:
-        if _COMMAND.search(line) is not None:
+        if "setpci" in line and _COMMAND.search(line) is not None:
             self._give_up_address()
             self.asked = _asked(line)
             return None
-        trouble = next((kind for pattern, kind in _TROUBLES if pattern.search(line)), None)
+        trouble = _trouble_of(line)
         if trouble is not None:
             return self._trouble(line, trouble)
-        verbose = _VERBOSE.fullmatch(line)
+        verbose = _VERBOSE.fullmatch(line) if "@" in line else None
         if verbose is not None:
             return _verbose(verbose)
         return self._plain(line)
@@ -156,6 +159,16 @@ class _Reader:
         if self.alone is not None:
             self.records.append(SetpciRecord(bdf=self.alone, trouble=SetpciTrouble.NO_ANSWER))
         self.alone = None
+
+
+def _trouble_of(line: str) -> SetpciTrouble | None:
+    """What a complaint of setpci, of its library, or of the shell about it, is about."""
+    if not any(speaker in line for speaker in _SPEAKERS):
+        return None
+    lower = line.lower()
+    return next(
+        (trouble for words, trouble in _TROUBLES if all(word in lower for word in words)), None
+    )
 
 
 def _asked(line: str) -> tuple[Bdf | None, str | None]:

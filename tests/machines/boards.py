@@ -39,9 +39,7 @@ GENOA_2P = Board(
     parts.GENOA_ROOT_COMPLEX,
 )
 GENOA_1P_NPS4 = Board(
-    Host(
-        AMD, "AMD EPYC 9354P 32-Core Processor", sockets=1, numa_nodes=4, cpus=64, memory_gib=384
-    ),
+    Host(AMD, "AMD EPYC 9354P 32-Core Processor", sockets=1, numa_nodes=4, cpus=64, memory_gib=384),
     {"0000:00": 0, "0000:40": 1, "0000:80": 2, "0000:c0": 3},
     parts.GENOA_ROOT_COMPLEX,
 )

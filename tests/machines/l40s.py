@@ -6,14 +6,15 @@ from tests.machines import boards, driver, parts
 from tests.machines.fabric import nvme, slot, switch
 from tests.machines.node import Node
 
-GPUS = [f"0000:{0x43 + slot:02x}:00.0" for slot in range(4)]
-PORTS = [f"0000:42:{4 * slot:02x}.0" for slot in range(4)]
+GPUS = [f"0000:{0x43 + index:02x}:00.0" for index in range(4)]
+PORTS = [f"0000:42:{4 * index:02x}.0" for index in range(4)]
 NVME_PORT, NIC_PORT = "0000:42:10.0", "0000:42:14.0"
 
+FRAMEBUFFER = "46068 MiB: the L40S framebuffer that nvidia-smi prints with ECC on"
 FACTS = (
     boards.CONSTRUCTED,
     "ids and names: pci.ids (10de:26b9 L40S, 1000:c010 PEX880xx, 1022:14ab Genoa root port)",
-    "46068 MiB: the L40S framebuffer that nvidia-smi prints with ECC on",
+    FRAMEBUFFER,
 )
 LLAMA_70B = boards.serving(
     "meta-llama/Llama-3.3-70B-Instruct-FP8-Dynamic", 4, 'kv_cache_dtype = "fp8"'

@@ -49,6 +49,7 @@ class Node:
     iommu: bool = False
     """Every function that names no IOMMU group gets one of its own."""
     groups: dict[Bdf, int] = field(default_factory=dict)
+    """IOMMU group of each function that has one."""
 
     def text(self, path: str, content: str) -> None:
         self.files[path] = content.encode()
@@ -104,6 +105,10 @@ class Node:
         code = f"{part.class_code >> 8:04x}"
         self.lspci_lines[address] = f"{address} {part.class_name} [{code}]: {part.name} [{ids}]"
         return bdf
+
+    def group(self, bdf: str) -> int | None:
+        """The IOMMU group of a function, for those that share it."""
+        return self.groups.get(parse_bdf(bdf))
 
     def host(self) -> BuiltHost:
         self.directories[DEVICES] = sorted(self.places)

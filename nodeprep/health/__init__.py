@@ -1,1 +1,0 @@
-"""A running engine, judged over time."""
