@@ -101,8 +101,8 @@ def cmdline_without_effect(view: View) -> Iterator[Finding]:
             subject=" ".join(useless),
             summary="a kernel option given for ACS has no effect on any redirect bit",
             cause="mainline knows no such option (pci=noacs; the rest of a device list written "
-            "with commas instead of semicolons), or it is pcie_acs_override, an out-of-tree patch that "
-            "only pretends isolation when IOMMU groups are made",
+            "with commas instead of semicolons), or it is pcie_acs_override, an out-of-tree patch "
+            "that only pretends isolation when IOMMU groups are made",
             evidence=(Evidence(source="/proc/cmdline", text=cmdline),),
             remedy=Remedy(
                 text="use pci=disable_acs_redir= with the ports of the plan, and compare the "
