@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from itertools import combinations
 
 from nodeprep.errors import UsageError
 from nodeprep.model.base import Record
+from nodeprep.model.groups import group_pairs
 
 GROUP = "group"
 ALL = "all"
@@ -44,13 +44,7 @@ class PairChoice(Record, frozen=True):
                     hint="indices are those of nvidia-smi, from 0",
                 )
             return self.listed
-        size = gpu_count if self.mode == ALL or self.group_size is None else self.group_size
-        if size < 2:
-            return ()
-        firsts = range(0, gpu_count - size + 1, size)
-        return tuple(
-            pair for first in firsts for pair in combinations(range(first, first + size), 2)
-        )
+        return group_pairs(gpu_count, None if self.mode == ALL else self.group_size)
 
 
 def parse_pairs(text: str, *, group_size: int | None = None) -> PairChoice:

@@ -37,9 +37,7 @@ def explain(
         level=PathLevels(
             tree=level_label(path.level), driver=level_label(pair.driver_level, pair.nvlinks)
         ),
-        level_words=f"NVLink x{pair.nvlinks} joins them; over PCIe {_LEVEL_WORDS[path.level]}"
-        if pair.nvlinks
-        else _LEVEL_WORDS[path.level],
+        level_words=_level_words(view, path),
         p2p={"read": _letter(pair.p2p_read), "write": _letter(pair.p2p_write)},
         nccl_path=_nccl_words(path, used, limit),
         would_change=_would_change(view, path, used),
@@ -51,6 +49,16 @@ def explain(
             if path.name in finding.subject or any(bdf in finding.subject for bdf in on_path)
         ),
     )
+
+
+def _level_words(view: View, path: PairPath) -> str:
+    words = _LEVEL_WORDS[path.level]
+    platform = view.facts.platform
+    if path.level is PathLevel.SYS and platform.sockets == 1:
+        words += ", though on one socket: the BIOS divides it (NPS or sub-NUMA clustering)"
+    if path.over_nvlink:
+        return f"NVLink x{path.pair.nvlinks} joins them; over PCIe {words}"
+    return words
 
 
 def _path(view: View, a: int, b: int) -> PairPath:
@@ -141,7 +149,7 @@ def _would_change(view: View, path: PairPath, used: Transport | None) -> tuple[s
             f"NCCL_P2P_LEVEL={level_label(path.level)}: NCCL then uses P2P here; measure both, "
             "through the CPU it is often slower"
         )
-    if path.route.directly_attached and not path.over_nvlink:
+    if path.route.directly_attached and not (path.over_nvlink or view.guest):
         words.append("moving both cards below one PCIe switch")
     return tuple(words)
 

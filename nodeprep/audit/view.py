@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from nodeprep.model.base import Record
 from nodeprep.model.facts import NodeFacts
+from nodeprep.model.groups import group_pairs
 from nodeprep.model.pci import PciFunction
 from nodeprep.model.topology import GpuPair, PathLevel
 from nodeprep.model.tree import PciTree, Route
@@ -42,6 +43,13 @@ class View:
             if (a := facts.gpus[pair.a].bdf) in facts.functions
             and (b := facts.gpus[pair.b].bdf) in facts.functions
         )
+
+    def wanted(self, path: PairPath) -> bool:
+        """Whether one tensor-parallel group uses both GPUs; with other pairs asked for, any."""
+        if self.settings.acs.pairs != "group":
+            return True
+        size = self.settings.serving.tensor_parallel
+        return (path.pair.a, path.pair.b) in group_pairs(len(self.facts.gpus), size)
 
     @property
     def guest(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -43,6 +44,10 @@ _VENDORS = (
     ("PMC-Sierra", 0x11F8),
 )
 
+_HEADER_WILL_DO = (0x01, 0x02, 0x05, 0x07, 0x08, 0x0C)
+"""Base classes whose capabilities nothing here looks at: storage, network, memory, communication,
+system peripherals, serial buses.  What decides about them are the bridges above."""
+
 _ROOT = re.compile(r"pci([0-9a-f]{4,8}:[0-9a-f]{2})")
 
 
@@ -78,6 +83,7 @@ def _function(host: Host, bdf: Bdf) -> PciFunction:
     place = f"{DEVICES}/{bdf}"
     chain, root_bus = _place_in_tree(host, place)
     config = _config(host, place)
+    shared = _shared(host, place) if config.header_type in (0, None) else {}
     return PciFunction(
         bdf=bdf,
         vendor_id=_identity(host, place, "vendor", config.vendor_id),
@@ -93,14 +99,21 @@ def _function(host: Host, bdf: Bdf) -> PciFunction:
         iommu_group=number_or_none(link_name_or_none(host, f"{place}/iommu_group")),
         driver=link_name_or_none(host, f"{place}/driver"),
         driver_override=_override(host, place),
-        sriov_vfs=number_or_none(text_or_none(host, f"{place}/sriov_numvfs")),
-        is_vf=link_name_or_none(host, f"{place}/physfn") is not None,
-        mdev_parent=names_or_none(host, f"{place}/mdev_supported_types") is not None,
+        **shared,
         link=config.link or _link_from_sysfs(host, place),
         acs_status=config.acs_status,
         acs=config.acs,
         config_access=config.config_access,
     )
+
+
+def _shared(host: Host, place: str) -> dict[str, Any]:
+    """How an endpoint is divided among tenants; a bridge never is."""
+    return {
+        "sriov_vfs": number_or_none(text_or_none(host, f"{place}/sriov_numvfs")),
+        "is_vf": link_name_or_none(host, f"{place}/physfn") is not None,
+        "mdev_parent": names_or_none(host, f"{place}/mdev_supported_types") is not None,
+    }
 
 
 def _listed(one: LspciFunction) -> PciFunction:
@@ -188,13 +201,16 @@ def _root_bus(functions: Mapping[Bdf, PciFunction], bdf: Bdf) -> str:
 
 
 def _config(host: Host, place: str) -> PciConfig:
-    path = f"{place}/config"
     try:
-        return parse_pci_config(
-            lambda offset, length: host.read_bytes(path, offset=offset, length=length)
-        )
+        with host.opened(f"{place}/config") as read:
+            return parse_pci_config(read, whole=_matters)
     except (HostError, ParseError):
         return PciConfig()
+
+
+def _matters(class_code: int) -> bool:
+    """A byte of configuration space is a cycle on the bus, so none is read that nobody needs."""
+    return class_code >> 16 not in _HEADER_WILL_DO
 
 
 def _identity(host: Host, place: str, name: str, from_config: int | None) -> int:

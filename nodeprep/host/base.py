@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from nodeprep.model.facts import Origin
 from nodeprep.model.readings import CommandResult, NvmlReading, ResourcesReading
+
+ReadAt = Callable[[int, int], bytes]
 
 
 class Host(Protocol):
@@ -37,6 +40,9 @@ class Host(Protocol):
 
     def read_bytes(self, path: str, *, offset: int = 0, length: int | None = None) -> bytes:
         """At most `length` bytes from `offset`; fewer at the end of the file."""
+
+    def opened(self, path: str) -> AbstractContextManager[ReadAt]:
+        """One file for many small reads: `read(offset, length)`, fewer bytes at its end."""
 
     def read_text(self, path: str) -> str:
         """A small text file without its final line end; undecodable bytes are replaced."""

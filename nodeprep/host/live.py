@@ -10,10 +10,12 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO, TypeVar
 
 from nodeprep.errors import Denied, HostError, NotFound, TimedOut
+from nodeprep.host.base import ReadAt
 from nodeprep.model.facts import Origin
 from nodeprep.model.readings import CommandResult, NvmlReading, ResourcesReading
 
@@ -53,6 +55,9 @@ class LiveHost:
                 os.close(descriptor)
 
         return _asking(path, read)
+
+    def opened(self, path: str) -> AbstractContextManager[ReadAt]:
+        return _Opened(path)
 
     def read_text(self, path: str) -> str:
         return self.read_bytes(path).decode("utf-8", "replace").rstrip("\n\0")
@@ -124,6 +129,9 @@ class FabricatedHost(LiveHost):
     def read_bytes(self, path: str, *, offset: int = 0, length: int | None = None) -> bytes:
         return super().read_bytes(self._place(path), offset=offset, length=length)
 
+    def opened(self, path: str) -> AbstractContextManager[ReadAt]:
+        return super().opened(self._place(path))
+
     def list_dir(self, path: str) -> tuple[str, ...]:
         return super().list_dir(self._place(path))
 
@@ -157,6 +165,29 @@ class FabricatedHost(LiveHost):
         if path.startswith(self._PCI) and ".." not in path:
             return f"{self.root}/{path[len(self._PCI) :]}"
         raise NotFound(f"a fabricated tree has no {path}")
+
+
+class _Opened:
+    """A file kept open between reads: configuration space is read in a dozen small pieces."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._descriptor = -1
+
+    def __enter__(self) -> ReadAt:
+        self._descriptor = _asking(
+            self._path, lambda: os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        )
+        return self._read
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)
+
+    def _read(self, offset: int, length: int) -> bytes:
+        try:
+            return os.pread(self._descriptor, length, offset)
+        except OSError as error:
+            raise HostError(f"{self._path}: {error}") from error
 
 
 def _asking(path: str, ask: Callable[[], T]) -> T:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TypeVar
 
 from nodeprep.errors import Denied, HostError, NotFound, TimedOut
-from nodeprep.host.base import Host
+from nodeprep.host.base import Host, ReadAt
 from nodeprep.model.facts import Origin
 from nodeprep.model.readings import CommandResult, NvmlReading, ResourcesReading
 from nodeprep.model.snapshot import (
@@ -65,6 +66,11 @@ class RecordingHost:
             segments=known.segments | ({str(offset): content.hex()} if content else {}),
         )
         return content
+
+    def opened(self, path: str) -> AbstractContextManager[ReadAt]:
+        return nullcontext(
+            lambda offset, length: self.read_bytes(path, offset=offset, length=length)
+        )
 
     def read_text(self, path: str) -> str:
         text = self._keeping(path, lambda: self._host.read_text(path))

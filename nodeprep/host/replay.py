@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import msgspec
 
 from nodeprep.errors import Denied, HostError, NotFound, NotRecorded, StateError, TimedOut
+from nodeprep.host.base import ReadAt
 from nodeprep.host.registers import Registers
 from nodeprep.model.facts import Origin
 from nodeprep.model.pci import Bdf
@@ -81,6 +83,11 @@ class ReplayHost:
         if bdf is not None:
             return self._registers.read(bdf, offset, 4096 if length is None else length)
         return self._recorded_bytes(path, offset, length)
+
+    def opened(self, path: str) -> AbstractContextManager[ReadAt]:
+        return nullcontext(
+            lambda offset, length: self.read_bytes(path, offset=offset, length=length)
+        )
 
     def read_text(self, path: str) -> str:
         return self.read_bytes(path).decode("utf-8", "replace").rstrip("\n\0")

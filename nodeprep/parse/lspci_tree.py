@@ -34,6 +34,7 @@ _BUS = re.compile(
 _DEVICE = re.compile(r"(?P<address>[01][0-9a-f]\.[0-7])(?:  ?(?P<name>\S.*))?")
 _BRANCH = re.compile(r"[+\\]-")
 _ROOT = re.compile(r"[+\\]-\[[0-9a-f]{4,8}:")
+_CUT = re.compile(r"(?:[+\\]-|\]|\.[0-7]-)$")
 _DASHES = re.compile(r"-+")
 
 
@@ -61,9 +62,9 @@ def parse_lspci_tree(text: str) -> LspciTree:
             reader.line(line)
     if not reader.nodes:
         raise ParseError("no tree of lspci -t in the text", hint="run: lspci -tv")
-    return LspciTree(
-        nodes=tuple(reader.nodes.values()), complete=not reader.open and not reader.lost
-    )
+    # The last of `lines` is empty when the text ends in a line end.
+    lost = reader.lost or lines[-1].endswith("-")
+    return LspciTree(nodes=tuple(reader.nodes.values()), complete=not reader.open and not lost)
 
 
 class _Reader:
@@ -81,6 +82,7 @@ class _Reader:
         place = len(line) - len(line.lstrip(" |"))
         known, bus = self._begin(line, place)
         bridge: Bdf | None = None
+        named = False
         while known and place < len(line):
             if (branch := _BRANCH.match(line, place)) is not None:
                 self._branch(branch, bus)
@@ -89,13 +91,15 @@ class _Reader:
                 bus = self._enter(bracket, bus, bridge)
                 known, bridge, place = bus is not None, None, bracket.end()
             elif bus is not None and (device := _DEVICE.match(line, place)) is not None:
-                bridge = self._device(device, bus)
+                bridge, named = self._device(device, bus), device["name"] is not None
                 place = device.end()
             elif (dashes := _DASHES.match(line, place)) is not None:
                 place = dashes.end()
             else:
                 known = False
-        self.lost = self.lost or not known
+        # lspci writes something behind every branch and bracket: without it the line is cut.
+        cut = not named and _CUT.search(line.rstrip()) is not None
+        self.lost = self.lost or not known or cut
 
     def _begin(self, line: str, place: int) -> tuple[bool, _Bus | None]:
         """Whether the bus that this line goes on with is known, and that bus."""

@@ -28,6 +28,9 @@ _FAILURES = re.compile(
     re.IGNORECASE,
 )
 
+_PLAIN = frozenset(("index", "name", "uuid", "serial", "pstate", "count", "timestamp"))
+"""Names of the query without a dot; every other one has one."""
+
 _GPU = re.compile(
     r"GPU (?P<index>\d{1,4}): (?P<name>.{1,120}?)(?: \(UUID: (?P<uuid>[\w-]{1,64})\))?"
 )
@@ -93,13 +96,9 @@ def _names(rows: list[list[str]], fields: Sequence[str] | None) -> tuple[int, li
 
 
 def _is_header(names: list[str]) -> bool:
-    """Lower-case names of the query, each once; a line of prose is not, nor is a row."""
-    known = all(_FIELD.fullmatch(name) for name in names)
-    return known and len(set(names)) == len(names) and (len(names) > 1 or names[0] in _LONE)
-
-
-_LONE = ("index", "name", "uuid", "pci.bus_id", "gpu_name", "gpu_uuid", "driver_version", "count")
-"""A header of one column could as well be a word of prose."""
+    """Names of the query, each once, and one of them no word of prose."""
+    telling = any("." in name or "_" in name or name in _PLAIN for name in names)
+    return telling and len(set(names)) == len(names) and all(map(_FIELD.fullmatch, names))
 
 
 def _bare(cell: str) -> str:

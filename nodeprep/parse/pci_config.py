@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import structs
+
 from nodeprep.model.pci import (
     AcsCapability,
     AcsFlag,
@@ -40,7 +42,7 @@ _SPEEDS_GTS = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
 _WITHOUT_LINK = (PortType.RC_ENDPOINT, PortType.RC_EVENT_COLLECTOR)
 
 
-def parse_pci_config(read: Read) -> PciConfig:
+def parse_pci_config(read: Read, whole: Callable[[int], bool] | None = None) -> PciConfig:
     """What the header, the PCI Express capability and the ACS capability of a function say.
 
     Reads the 64-byte header, one dword a capability, 8 bytes of link registers, and one dword an
@@ -49,6 +51,8 @@ def parse_pci_config(read: Read) -> PciConfig:
     64 readable bytes give HEADER, 256 CONVENTIONAL, both with ACS unknown; all ones give NONE.  ACS
     is ABSENT only when the extended list was followed to its end; a list that runs in a circle,
     leaves the space or meets all ones leaves it UNKNOWN.
+    whole: asked with the class code whether more than the header is wanted; None: always.  Where it
+    is not, the result has the header's fields, access HEADER and ACS unknown.
     Raises what `read` raises; makes no error of its own out of any bytes.
     """
     header = read(0, HEADER_BYTES)
@@ -56,14 +60,33 @@ def parse_pci_config(read: Read) -> PciConfig:
         return PciConfig()
     space = _Space(read, header)
     kind = header[0x0E] & 0x7F
+    if whole is not None and not whole(int.from_bytes(header[0x09:0x0C], "little")):
+        return _of_header(space, header, kind)
     capabilities = space.capabilities(kind)
     express = capabilities.get(_ID_EXPRESS)
     port_type = None if express is None else _port_type(space.word(express + 2))
     status, acs, ats = space.extended()
-    vendor, device = space.ids(0x00)
     subsystem_vendor, subsystem = space.ids(_subsystem_offset(kind, capabilities))
-    return PciConfig(
+    return structs.replace(
+        _of_header(space, header, kind),
         access=space.access(),
+        subsystem_vendor_id=subsystem_vendor,
+        subsystem_id=subsystem,
+        port_type=port_type,
+        link=None if express is None or port_type in _WITHOUT_LINK else space.link(express),
+        acs_status=status,
+        acs=acs,
+        ats_enabled=ats,
+    )
+
+
+def _of_header(space: _Space, header: bytes, kind: int) -> PciConfig:
+    """What the first 64 bytes tell."""
+    vendor, device = space.ids(0x00)
+    subsystem_vendor, subsystem = space.ids(_subsystem_offset(kind, {}))
+    is_bridge = kind in (1, 2)
+    return PciConfig(
+        access=ConfigAccess.HEADER,
         vendor_id=vendor,
         device_id=device,
         class_code=int.from_bytes(header[0x09:0x0C], "little"),
@@ -72,14 +95,9 @@ def parse_pci_config(read: Read) -> PciConfig:
         subsystem_id=subsystem,
         header_type=kind,
         multifunction=bool(header[0x0E] & 0x80),
-        primary_bus=header[0x18] if kind in (1, 2) else None,
-        secondary_bus=header[0x19] if kind in (1, 2) else None,
-        subordinate_bus=header[0x1A] if kind in (1, 2) else None,
-        port_type=port_type,
-        link=None if express is None or port_type in _WITHOUT_LINK else space.link(express),
-        acs_status=status,
-        acs=acs,
-        ats_enabled=ats,
+        primary_bus=header[0x18] if is_bridge else None,
+        secondary_bus=header[0x19] if is_bridge else None,
+        subordinate_bus=header[0x1A] if is_bridge else None,
     )
 
 

@@ -7,9 +7,11 @@ not found, a program that hangs before or after its write, a register that chang
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from enum import Enum
 
 from nodeprep.errors import Denied, NotFound, TimedOut
+from nodeprep.host.base import ReadAt
 from nodeprep.model.facts import NodeFacts, Origin
 from nodeprep.model.pci import Bdf, PciFunction, PortType
 from nodeprep.model.readings import CommandResult, NvmlReading, ResourcesReading
@@ -76,6 +78,11 @@ class MemoryHost:
         if space is None:
             raise NotFound(f"no {path}")
         return bytes(space[offset:] if length is None else space[offset : offset + length])
+
+    def opened(self, path: str) -> AbstractContextManager[ReadAt]:
+        return nullcontext(
+            lambda offset, length: self.read_bytes(path, offset=offset, length=length)
+        )
 
     def read_text(self, path: str) -> str:
         raise NotFound(f"no {path}")

@@ -22,7 +22,7 @@ def kvm() -> Node:
         l40s.FRAMEBUFFER,
         "QEMU shows an assigned card on the root bus as an integrated endpoint without a link "
         "(hw/vfio/pci.c)",
-        "CNS: the emulated chipset is on no list of the driver, and no x-nv-gpudirect-clique is set",
+        "CNS: the emulated chipset is on no list of the driver, no x-nv-gpudirect-clique is set",
         boot=16,
         options="",
         config=boards.serving("Qwen/Qwen3-32B-FP8", 2),

@@ -1,4 +1,4 @@
-"""Four L40S below one Gen4 switch of a dual-socket EPYC node: redirecting, clean, shared, narrow."""
+"""Four L40S below one Gen4 switch of a dual-socket EPYC: redirecting, clean, shared, narrow."""
 
 from __future__ import annotations
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from nodeprep.errors import HostError, NotFound
+from nodeprep.host.base import ReadAt
 from nodeprep.model.facts import Origin
 from nodeprep.model.pci import Bdf, PortType, bus_of, parse_bdf
 from nodeprep.model.readings import CommandResult, NvmlReading, ResourcesReading
@@ -161,6 +163,11 @@ class BuiltHost:
         except KeyError:
             raise NotFound(f"no {path}") from None
         return content[offset:] if length is None else content[offset : offset + length]
+
+    def opened(self, path: str) -> AbstractContextManager[ReadAt]:
+        return nullcontext(
+            lambda offset, length: self.read_bytes(path, offset=offset, length=length)
+        )
 
     def read_text(self, path: str) -> str:
         return self.read_bytes(path).decode().rstrip("\n")

@@ -27,16 +27,27 @@ TODAY = date(2026, 11, 1)
 
 
 class Expectation(msgspec.Struct, forbid_unknown_fields=True):
+    """What is right for a machine, written by hand from the facts that its notes name."""
+
     exit_status: int
     verdict: str
     restores: bool
     findings: list[str]
+    """Ids at warning and above, best first; `subjects` are theirs."""
     resolved: list[str]
     subjects: list[str]
+    notes: list[str]
+    """Ids at info."""
     refusals: list[str]
     levels: list[str]
     writes: dict[str, str]
+    transports: list[str]
+    """What NCCL's log names in the gate's run, in alphabetical order."""
     gate: str | None = None
+    """None: the gate does not run."""
+    mark: str | None = None
+    """Where the gate's threshold comes from."""
+    mark_gbps: float | None = None
 
 
 def expectation(name: str) -> Expectation:
@@ -117,7 +128,13 @@ def test_bringup(name: str, replayed: Replayed) -> None:
     assert [one.id for one in told] == expected.findings
     assert [one.subject for one in told] == expected.subjects
     assert [one.id for one in report.findings if one.resolved] == expected.resolved
+    notes = [one.id for one in report.findings if one.severity is Severity.INFO]
+    assert notes == expected.notes
     assert (report.gate.verdict.value if report.gate else None) == expected.gate
+    assert (report.gate.threshold_source if report.gate else None) == expected.mark
+    assert (report.gate.threshold_gbps if report.gate else None) == expected.mark_gbps
+    used = report.gate.transports.values() if report.gate else ()
+    assert sorted({name.partition("/")[0] for name in used}) == expected.transports
     assert report.simulated
     assert replayed.store.read_ready() is None
     changed = {

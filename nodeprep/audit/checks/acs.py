@@ -10,11 +10,13 @@ from nodeprep.model.finding import Evidence, Finding, Remedy, Severity
 from nodeprep.model.pci import AcsStatus, PciFunction, acs_names, acs_word
 from nodeprep.parse.cmdline import parse_cmdline
 
-_BY_GRANT = {
-    True: (Severity.CRITICAL, "is granted by the driver"),
-    False: (Severity.INFO, "is not granted, so it costs nothing"),
-    None: (Severity.INFO, "is not known to be granted"),
+_BY_USE = {
+    "granted": (Severity.CRITICAL, "is granted by the driver"),
+    "outside": (Severity.INFO, "is granted, but no tensor-parallel group joins them"),
+    "refused": (Severity.INFO, "is not granted, so it costs nothing"),
+    "unknown": (Severity.INFO, "is not known to be granted"),
 }
+"""Root ports above GPUs without a common switch: what a redirect there means, by the pair's use."""
 _HARM = "setting 0000 on every device also drops isolation that nothing here needs dropped"
 
 
@@ -37,14 +39,9 @@ def redirect_below_common_bridge(view: View) -> Iterator[Finding]:
 @check("acs-redirect-on-gpu-path")
 def redirect_on_root_ports(view: View) -> Iterator[Finding]:
     """GPUs that meet in the root complex anyway: it matters where P2P between them is granted."""
-    for granted, (severity, told) in _BY_GRANT.items():
-        paths = [
-            path
-            for path in _pcie_paths(view)
-            if path.route.directly_attached
-            and path.route.redirecting
-            and path.pair.p2p_granted is granted
-        ]
+    direct = [path for path in _pcie_paths(view) if path.route.directly_attached]
+    for use, (severity, told) in _BY_USE.items():
+        paths = [path for path in direct if path.route.redirecting and _use(view, path) == use]
         ports = _redirecting(paths)
         if ports:
             yield _finding(
@@ -111,6 +108,15 @@ def cmdline_without_effect(view: View) -> Iterator[Finding]:
                 needs_reboot=True,
             ),
         )
+
+
+def _use(view: View, path: PairPath) -> str:
+    granted = path.pair.p2p_granted
+    if granted is None:
+        return "unknown"
+    if not granted:
+        return "refused"
+    return "granted" if view.wanted(path) else "outside"
 
 
 def _pcie_paths(view: View) -> list[PairPath]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodeprep.audit.registry import check
-from nodeprep.audit.view import View
+from nodeprep.audit.view import PairPath, View
 from nodeprep.model.finding import Evidence, Finding, Remedy, Severity
 
 _TRANSLATED = ("DMA", "DMA-FQ")
@@ -14,7 +14,7 @@ _TRANSLATED = ("DMA", "DMA-FQ")
 @check("iommu-translated")
 def translated(view: View) -> Iterator[Finding]:
     """GPU DMA goes through IOMMU translation, where NVIDIA does not support P2P on bare metal."""
-    if view.guest or all(path.over_nvlink for path in view.paths):
+    if view.guest or not any(_may_use_p2p(path) for path in view.paths):
         return
     hit = [
         (gpu, group)
@@ -44,3 +44,8 @@ def translated(view: View) -> Iterator[Finding]:
                 risk="passthrough gives devices access to all host memory",
             ),
         )
+
+
+def _may_use_p2p(path: PairPath) -> bool:
+    """Over PCIe, and not refused by the driver."""
+    return not path.over_nvlink and path.pair.p2p_granted is not False

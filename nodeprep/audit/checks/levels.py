@@ -73,14 +73,21 @@ def host_path_expected(view: View) -> Iterator[Finding]:
             id="host-path-expected",
             severity=Severity.INFO,
             subject=pair_names(through_host),
-            summary="traffic between these GPUs goes through host memory by NCCL's own choice",
-            cause="no switch and no NVLink joins them; NCCL uses PCIe P2P only up to PXB",
+            summary="traffic between these GPUs goes through host memory, as it must here",
+            cause=_host_path_cause(through_host),
             evidence=tuple(
                 Evidence(source=path.name, text=f"level {level_label(path.level)}")
                 for path in through_host[:6]
             ),
             remedy=Remedy(text="judge bandwidth by this class, not by that of a switch"),
         )
+
+
+def _host_path_cause(paths: list[PairPath]) -> str:
+    """The driver's refusal where it refuses, NCCL's own limit where it does not."""
+    if any(path.pair.p2p_granted is False for path in paths):
+        return "the driver grants no P2P between them, so NCCL falls back to shared memory"
+    return "no switch and no NVLink joins them, and NCCL uses PCIe P2P only up to PXB by choice"
 
 
 def _differs(path: PairPath) -> bool:
