@@ -5,7 +5,6 @@ Defaults come first, then the file (`/etc/nodeprep/config.toml`, or `--config`),
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +56,38 @@ class GatePolicy(_Table, frozen=True):
     max_spread: float = 0.10
     """Largest accepted spread of the last three sizes, as a fraction."""
     max_drop_from_peak: float = 0.20
+    class_busbw_gbps: dict[str, float] = {}
+    """GB/s for a class of the built-in table, `pcie4-switch-p2p`, in place of its pass mark."""
+    silence_s: float = 60.0
+    """Seconds without a row after which a run counts as hung."""
+    repeats: int = 2
+    """Further runs after one that failed on bandwidth, or whose last sizes spread."""
+    wait_s: float = 120.0
+    """How long to wait for a fabric that is not up yet, or GPUs that are in use."""
+    retry_every_s: float = 10.0
+    image: str | None = None
+    """Container image with nccl-tests; None: the program runs on the node itself."""
+    container_engine: str | None = None
+    """docker or podman; None: the one that is there."""
+    container_program: str = "all_reduce_perf"
+    """Path of the program inside the image."""
+    two_arms: bool | None = None
+    """Measure once more with peer-to-peer off; None: at boot, where peer-to-peer is expected."""
+    allow_without_p2p: bool = False
+    """A node whose peer-to-peer is vetoed passes on its figure through host memory."""
+    diagnose: bool = True
+    """After a failure at boot look for the pair, port or link that causes it."""
+    diagnose_s: float = 300.0
+    """Time for all of that."""
+    pair_s: float = 45.0
+    """Deadline of one pair."""
+    copies: bool = True
+    """Measure copies with nvbandwidth where it is installed."""
+    drift_warning: float = 0.05
+    """Fall below this node's own last good runs that is a warning, as a fraction."""
+    drift_critical: float = 0.10
+    torch_python: tuple[str, ...] = ("/opt/vllm/bin/python", "python3")
+    """Interpreters with PyTorch that may stand in for nccl-tests."""
 
 
 class ServingPolicy(_Table, frozen=True):
@@ -162,6 +193,8 @@ def override(settings: Settings, table: str, **values: Any) -> Settings:
 
 def _nearest(message: str) -> str:
     """A hint for an unknown key: the nearest name the tables know."""
+    from difflib import get_close_matches
+
     quoted = message.split("`")
     if "unknown field" not in message or len(quoted) < 2:
         return "see docs/configuration.md"

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import hashlib
 import os
 import re
-import secrets
 import stat
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -162,6 +159,8 @@ def default_state_dir(machine: str | None) -> Path:
         base = None
     if base is not None and base.is_absolute() and _could_make(base / "nodeprep" / name):
         return base / "nodeprep" / name
+    import tempfile
+
     private = Path(tempfile.gettempdir()) / f"nodeprep-{os.geteuid()}"
     with _folder(private, create=0o700):
         return private / name
@@ -173,6 +172,8 @@ def _folder_name(machine: str | None) -> str:
         return "snapshot"
     if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", machine):
         return machine
+    import hashlib
+
     return "machine-" + hashlib.sha256(machine.encode("utf-8", "replace")).hexdigest()[:16]
 
 
@@ -252,7 +253,7 @@ def _refuse_link(folder: int, path: Path) -> None:
 
 def replace_in(folder: int, name: str, data: bytes, mode: int, *, fsync: bool = True) -> None:
     """Replaces a file of an open folder in one step; its mode is right from the first moment."""
-    temporary = f".{name}.{secrets.token_hex(6)}.tmp"
+    temporary = f".{name}.{os.urandom(6).hex()}.tmp"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(temporary, flags, 0o600, dir_fd=folder)
     try:

@@ -20,4 +20,6 @@ make_environment() {
     fi
     [ -x "$dir/bin/python" ] || "$python" -m venv "$dir"
     "$dir/bin/python" -m pip install --quiet --disable-pip-version-check "$@"
+    # An editable install leaves byte code to the first run, and some environments forbid it there.
+    "$dir/bin/python" -m compileall -q nodeprep
 }

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from nodeprep.acs.outcome import Unfinished, check_root, check_setpci
-from nodeprep.acs.registers import PortReading, read_port, write_bits
+from nodeprep.acs.outcome import Unfinished, check_method, check_root
+from nodeprep.acs.recheck import new_refusals
+from nodeprep.acs.registers import Method, PortReading, read_port, write_bits
 from nodeprep.acs.saved import state_with
 from nodeprep.errors import HostError, Refused, StateError
 from nodeprep.host.base import Host
-from nodeprep.model.acs import AcsPlan, AcsState, AcsWrite, AppliedWrite
+from nodeprep.model.acs import AcsPlan, AcsState, AcsWrite, AppliedWrite, Refusal
 from nodeprep.model.facts import NodeFacts
 from nodeprep.model.pci import Bdf, acs_word
 from nodeprep.model.tree import PciTree
@@ -25,38 +26,44 @@ def apply(
     plan: AcsPlan,
     store: StateStore,
     *,
+    method: Method = Method.SETPCI,
     on_step: Step | None = None,
     lock_deadline_s: float = LOCK_DEADLINE_S,
 ) -> tuple[AppliedWrite, ...]:
     """Makes the plan's writes and proves each by reading it back.
 
-    A port that holds its planned word already is not written.  Raises Refused (unsafe, changed
+    Ports and guards are looked at once more under the lock.  A port that holds its planned word
+    already is not written.  Raises Refused (unsafe, changed
     since the plan, or another nodeprep at work: nothing was changed), NeedsRoot, StateError (could
     not save, so nothing was changed) or Unfinished (rolled back, exit status 6).  An interruption
     rolls back, too.
     """
-    _refuse(plan)
+    if plan.forced_reason is None:
+        _refuse(plan.refusals)
     if not plan.writes:
         return ()
     check_root(host)
-    check_setpci(host)
+    check_method(host, method)
     step = on_step or _nothing
     with store.lock(lock_deadline_s):
         step("reading the ports again")
         readings = _read_again(host, facts, plan)
         pending = [one for one in plan.writes if readings[one.bdf].control != int(one.after, 16)]
         if pending:
+            step("looking at the guards again")
+            _refuse(new_refusals(host, facts, plan))
             previous = store.load_acs()
             state = state_with(previous, facts, plan, pending, readings)
             step("saving the original words")
             store.save_acs(state)
-            _Run(host, store, previous, state, step).write_all(pending, plan.kernel_parameter)
+            run = _Run(host, store, previous, state, step, method)
+            run.write_all(pending, plan.kernel_parameter)
     return tuple(AppliedWrite(write=one, read_back=one.after, ok=True) for one in plan.writes)
 
 
-def _refuse(plan: AcsPlan) -> None:
-    if plan.refusals and plan.forced_reason is None:
-        first, *others = plan.refusals
+def _refuse(refusals: Sequence[Refusal]) -> None:
+    if refusals:
+        first, *others = refusals
         more = f" (and {len(others)} more)" if others else ""
         raise Refused(f"{first.reason}{more}", hint=first.hint)
 
@@ -97,8 +104,15 @@ class _Run:
     """The writes of one call, after the originals are on disk; knows how to undo them."""
 
     def __init__(
-        self, host: Host, store: StateStore, previous: AcsState | None, state: AcsState, step: Step
+        self,
+        host: Host,
+        store: StateStore,
+        previous: AcsState | None,
+        state: AcsState,
+        step: Step,
+        method: Method,
     ) -> None:
+        self._method = method
         self._host = host
         self._store = store
         self._previous = previous
@@ -125,9 +139,7 @@ class _Run:
         self._begun.append(write)
         value = int(write.after, 16)
         try:
-            said = write_bits(
-                self._host, write.bdf, value=value, mask=write.mask, saved=self._state
-            )
+            said = self._put(write.bdf, value, write.mask)
             self._step(f"reading back {write.bdf}")
             found = read_port(self._host, write.bdf).control
         except HostError as error:
@@ -137,6 +149,11 @@ class _Run:
             effect = "the write had no effect" if unchanged else f"{acs_word(found)} was read back"
             complaint = f" (setpci: {said})" if said else ""
             raise _Surprise(f"{write.bdf}: wrote {write.after}, {effect}{complaint}")
+
+    def _put(self, bdf: Bdf, value: int, mask: int) -> str:
+        return write_bits(
+            self._host, bdf, value=value, mask=mask, saved=self._state, method=self._method
+        )
 
     def _roll_back(self) -> tuple[AppliedWrite, ...]:
         """Undoes the writes begun, last first; forgets them when every bit of ours is back."""
@@ -157,7 +174,7 @@ class _Run:
             control = read_port(self._host, write.bdf).control
             missing = before & ~control
             if missing:
-                write_bits(self._host, write.bdf, value=missing, mask=missing, saved=self._state)
+                self._put(write.bdf, missing, missing)
                 control = read_port(self._host, write.bdf).control
         except HostError:
             return AppliedWrite(write=write, read_back=None, ok=False)

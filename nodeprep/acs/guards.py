@@ -35,7 +35,12 @@ class Change(Record, frozen=True):
 
 
 def refusals(
-    facts: NodeFacts, tree: PciTree, change: Change, *, allow_in_guest: bool
+    facts: NodeFacts,
+    tree: PciTree,
+    change: Change,
+    *,
+    allow_in_guest: bool,
+    allow_in_use: bool = False,
 ) -> tuple[Refusal, ...]:
     """Every reason not to make the change; nothing to change or to learn is no reason."""
     if change.empty:
@@ -45,10 +50,17 @@ def refusals(
         *_lockdown(facts, change.kernel_parameter),
         *_given_away(facts, tree, change),
         *_shared(facts, tree, change.ports),
-        *_in_use(facts, tree, change.ports),
+        *(() if allow_in_use else _in_use(facts, tree, change.ports)),
         *_unknown(tree, change),
     ]
     return tuple(found)
+
+
+def reach(facts: NodeFacts, tree: PciTree, change: Change) -> frozenset[Bdf]:
+    """Every function that freed traffic could reach: below the switches, and in their groups."""
+    near = {one.bdf for one in _below_and_grouped(facts, tree, change.ports)}
+    near.update(one.bdf for switch in change.switches for one in tree.below(switch))
+    return frozenset(near)
 
 
 def _guest(facts: NodeFacts) -> Iterator[Refusal]:
@@ -85,9 +97,8 @@ def _given_away(facts: NodeFacts, tree: PciTree, change: Change) -> Iterator[Ref
     Wider than the other guards: a guest's device behind its own, untouched port of the same switch
     becomes reachable from the freed ports.
     """
-    reach = {one.bdf for one in _below_and_grouped(facts, tree, change.ports)}
-    reach.update(one.bdf for switch in change.switches for one in tree.below(switch))
-    for function in _functions(facts, reach):
+    near = reach(facts, tree, change)
+    for function in _functions(facts, near):
         holder = _holder(function)
         if holder is not None:
             yield Refusal(
@@ -96,7 +107,7 @@ def _given_away(facts: NodeFacts, tree: PciTree, change: Change) -> Iterator[Ref
                 f"space ({holder}): freeing the ports beside it breaks its isolation",
                 hint="release it (driverctl unset-override), or choose other pairs with --pairs",
             )
-    for number in sorted(_groups(facts, reach)):
+    for number in sorted(_groups(facts, near)):
         group = facts.iommu_groups.get(number)
         if group is not None and group.type == "unmanaged" and not _explained(facts, group.members):
             yield Refusal(

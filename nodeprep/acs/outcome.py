@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from nodeprep.acs.registers import Method
 from nodeprep.errors import Exit, NeedsRoot, NotFound, StateError, Unverified
 from nodeprep.host.base import Host
 from nodeprep.model.acs import AppliedWrite
@@ -30,7 +31,7 @@ def check_root(host: Host) -> None:
         raise NeedsRoot("changing ACS registers needs root", hint="run it with sudo")
 
 
-def check_setpci(host: Host) -> None:
+def check_method(host: Host, method: Method) -> None:
     """Raises NotFound before anything is touched."""
-    if not host.has_program("setpci"):
-        raise NotFound("there is no setpci", hint="install pciutils")
+    if method is Method.SETPCI and not host.has_program("setpci"):
+        raise NotFound("there is no setpci", hint="install pciutils, or use --method sysfs")

@@ -27,11 +27,13 @@ def plan(
     all_bits: bool = False,
     forced_reason: str | None = None,
     allow_in_guest: bool = False,
+    allow_in_use: bool = False,
 ) -> AcsPlan:
     """Writes and refusals for the wanted pairs.
 
     With refusals the writes stay in the plan as information; `apply` makes none of them unless
     there is a forced_reason.  all_bits: clear whole control words, isolation and all.
+    allow_in_use: peer traffic may be under way.
     """
     tree = PciTree(facts.functions)
     ways = find_ways(facts, tree, pairs)
@@ -48,13 +50,36 @@ def plan(
         switches=_switches(ways, targets),
         kernel_parameter=parameter.text,
     )
+    against = refusals(
+        facts, tree, change, allow_in_guest=allow_in_guest, allow_in_use=allow_in_use
+    )
     return AcsPlan(
-        actions=(*writes, *refusals(facts, tree, change, allow_in_guest=allow_in_guest)),
+        actions=(*writes, *against),
         choices=choices(facts, tree, ways, targets),
         kernel_parameter=parameter.text,
         forced_reason=(forced_reason or "").strip() or None,
         notes=parameter.notes,
+        warnings=_warnings(facts, writes, all_bits=all_bits, allow_in_guest=allow_in_guest),
+        switches=change.switches,
+        allow_in_guest=allow_in_guest,
+        allow_in_use=allow_in_use,
     )
+
+
+def _warnings(
+    facts: NodeFacts, writes: Sequence[AcsWrite], *, all_bits: bool, allow_in_guest: bool
+) -> tuple[str, ...]:
+    """What goes beyond the default, said in every report."""
+    found = []
+    if all_bits and writes:
+        found.append(
+            "all bits: source validation, upstream forwarding and translation blocking go too, so "
+            "functions below these ports may spoof addresses; redirection alone is mask 002c"
+        )
+    kind = facts.platform.virtualization
+    if allow_in_guest and kind not in (None, "none"):
+        found.append(f"acs.allow_in_guest: written although this is a guest ({kind})")
+    return tuple(found)
 
 
 def redirecting(port: PciFunction) -> bool:

@@ -1,4 +1,4 @@
-"""One port's ACS registers: read from configuration space, written by setpci, always masked.
+"""One port's ACS registers: read from configuration space, written masked, by setpci or by sysfs.
 
 That setpci exits with 0 proves nothing: it ignores failed writes.  Only reading back counts.
 """
@@ -6,6 +6,7 @@ That setpci exits with 0 proves nothing: it ignores failed writes.  Only reading
 from __future__ import annotations
 
 import re
+from enum import Enum
 
 from nodeprep.errors import HostError, ParseError, StateError
 from nodeprep.host.base import Host
@@ -21,6 +22,14 @@ _DEADLINE_S = 10.0
 _SAID_MAX = 200
 
 
+class Method(Enum):
+    """What carries a write."""
+
+    SETPCI = "setpci"
+    SYSFS = "sysfs"
+    """One pwrite to the config file of the function."""
+
+
 class PortReading(Record, frozen=True):
     """A port as it is at this moment."""
 
@@ -29,6 +38,8 @@ class PortReading(Record, frozen=True):
     """The chain from the root bus down to the port."""
     capabilities: int
     control: int
+    control_offset: int
+    """Where the control word lies in configuration space."""
 
 
 def read_port(host: Host, bdf: Bdf) -> PortReading:
@@ -44,24 +55,35 @@ def read_port(host: Host, bdf: Bdf) -> PortReading:
         ) from None
     if found.vendor_id is None or found.device_id is None:
         raise HostError("it does not answer", hint="look for it with lspci -D")
-    if found.acs is None:
+    if found.acs is None or found.acs.offset is None:
         raise HostError("its ACS capability could not be read", hint="run as root")
     return PortReading(
         vendor_device=f"{found.vendor_id:04x}:{found.device_id:04x}",
         path=_path(host, bdf),
         capabilities=int(found.acs.capabilities),
         control=int(found.acs.control),
+        control_offset=found.acs.offset + 6,
     )
 
 
-def write_bits(host: Host, bdf: Bdf, *, value: int, mask: int, saved: AcsState) -> str:
+def write_bits(
+    host: Host,
+    bdf: Bdf,
+    *,
+    value: int,
+    mask: int,
+    saved: AcsState,
+    method: Method = Method.SETPCI,
+) -> str:
     """Sets the bits of `mask` in one port's control word to those of `value`.
 
     saved: the state on disk; a port that is not in it is never written.  Gives what setpci
-    complained about, in one short line.  Raises HostError when setpci failed.
+    complained about, in one short line.  Raises HostError when the write failed.
     """
     if all(port.bdf != bdf for port in saved.ports):
         raise StateError(f"{bdf} was not saved, so it is not written")
+    if method is Method.SYSFS:
+        return _write_config(host, bdf, value, mask)
     result = host.run(write_argv(bdf, value, mask), deadline_s=_DEADLINE_S)
     if _lacks_raw_access(result):
         result = host.run(write_argv(bdf, value, mask, raw=False), deadline_s=_DEADLINE_S)
@@ -69,6 +91,15 @@ def write_bits(host: Host, bdf: Bdf, *, value: int, mask: int, saved: AcsState) 
     if result.status != 0:
         raise HostError(f"setpci ended with status {result.status}: {said}")
     return said
+
+
+def _write_config(host: Host, bdf: Bdf, value: int, mask: int) -> str:
+    """Read, change, write the two bytes of the control word, as setpci does."""
+    port = read_port(host, bdf)
+    word = (port.control & ~mask) | (value & mask)
+    config = f"{DEVICES}/{bdf}/config"
+    host.write_bytes(config, word.to_bytes(2, "little"), offset=port.control_offset)
+    return ""
 
 
 def write_argv(bdf: Bdf, value: int, mask: int, *, raw: bool = True) -> tuple[str, ...]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nodeprep.acs.outcome import StaleState, Unfinished, check_root, check_setpci
-from nodeprep.acs.registers import PortReading, read_port, write_bits
+from nodeprep.acs.outcome import StaleState, Unfinished, check_method, check_root
+from nodeprep.acs.registers import Method, PortReading, read_port, write_bits
 from nodeprep.acs.saved import check_machine, is_same_port
 from nodeprep.errors import HostError, StateError
 from nodeprep.host.base import Host
@@ -20,6 +20,7 @@ def restore(
     facts: NodeFacts,
     store: StateStore,
     *,
+    method: Method = Method.SETPCI,
     on_step: Callable[[str], None] | None = None,
     lock_deadline_s: float = LOCK_DEADLINE_S,
 ) -> tuple[AppliedWrite, ...]:
@@ -32,7 +33,7 @@ def restore(
     check_root(host)
     if store.load_acs() is None:
         return ()
-    check_setpci(host)
+    check_method(host, method)
     with store.lock(lock_deadline_s):
         state = store.load_acs()
         if state is None:
@@ -43,7 +44,7 @@ def restore(
         for port in state.ports:
             if on_step is not None:
                 on_step(f"restoring {port.bdf}")
-            restored.append(_restore(host, port, state))
+            restored.append(_restore(host, port, state, method))
         failed = [one for one in restored if not one.ok]
         if failed:
             ports = ", ".join(f"{one.write.bdf} ({one.write.reason})" for one in failed)
@@ -73,7 +74,7 @@ def _check_boot(state: AcsState, facts: NodeFacts, store: StateStore) -> None:
     )
 
 
-def _restore(host: Host, port: SavedPort, state: AcsState) -> AppliedWrite:
+def _restore(host: Host, port: SavedPort, state: AcsState, method: Method) -> AppliedWrite:
     try:
         reading = read_port(host, port.bdf)
     except HostError as error:
@@ -83,7 +84,7 @@ def _restore(host: Host, port: SavedPort, state: AcsState) -> AppliedWrite:
         return _left(port, found, found, f"it is another port: {reading.vendor_device}")
     wanted = reading.control | _cleared(port)
     try:
-        control = _set_bits(host, port, reading, wanted, state)
+        control = _set_bits(host, port, reading, wanted, state, method)
     except HostError as error:
         return _left(port, found, acs_word(wanted), error.message)
     ok = control == wanted
@@ -103,13 +104,18 @@ def _cleared(port: SavedPort) -> int:
 
 
 def _set_bits(
-    host: Host, port: SavedPort, reading: PortReading, wanted: int, state: AcsState
+    host: Host,
+    port: SavedPort,
+    reading: PortReading,
+    wanted: int,
+    state: AcsState,
+    method: Method,
 ) -> int:
     """The control word after the missing bits were set."""
     missing = wanted & ~reading.control
     if not missing:
         return reading.control
-    write_bits(host, port.bdf, value=missing, mask=missing, saved=state)
+    write_bits(host, port.bdf, value=missing, mask=missing, saved=state, method=method)
     return read_port(host, port.bdf).control
 
 

@@ -10,7 +10,7 @@ from nodeprep.acs.registers import PortReading
 from nodeprep.errors import Refused, StateError
 from nodeprep.model.acs import AcsPlan, AcsState, AcsWrite, SavedPort
 from nodeprep.model.facts import NodeFacts, Origin
-from nodeprep.model.pci import Bdf, acs_word
+from nodeprep.model.pci import REDIRECT, Bdf, acs_word
 from nodeprep.state import ACS_SCHEMA
 
 
@@ -66,6 +66,7 @@ def is_same_port(port: SavedPort, reading: PortReading) -> bool:
 
 def _saved(write: AcsWrite, reading: PortReading, old: SavedPort | None, now: str) -> SavedPort:
     first = old if old is not None and is_same_port(old, reading) else None
+    again = first is not None and bool(reading.control & ~int(first.written, 16) & REDIRECT)
     return SavedPort(
         bdf=write.bdf,
         path=reading.path,
@@ -74,4 +75,7 @@ def _saved(write: AcsWrite, reading: PortReading, old: SavedPort | None, now: st
         original=write.before if first is None else first.original,
         written=write.after,
         saved_at=now if first is None else first.saved_at,
+        # An apply that was killed before its write counts here, too: it looks the same.
+        rearmed=(0 if first is None else first.rearmed) + again,
+        rearmed_at=now if again else (None if first is None else first.rearmed_at),
     )

@@ -12,9 +12,6 @@ from nodeprep.model.gpu import Gpu, GpuProcess
 from nodeprep.model.pci import Bdf, PciFunction, parse_bdf
 from nodeprep.model.readings import NvmlGpu, NvmlPair, NvmlReading
 from nodeprep.model.topology import GpuPair, LevelMatrix, P2pStatus, PathLevel
-from nodeprep.parse.nvidia_smi import parse_query_csv
-from nodeprep.parse.p2p import parse_p2p
-from nodeprep.parse.topo import parse_topo
 from nodeprep.settings import Accelerators
 from nodeprep.units import MIB
 
@@ -129,6 +126,10 @@ def from_nvml(reading: NvmlReading) -> Driver:
 
 def from_nvidia_smi(host: Host) -> Driver:
     """The query and the three matrices; a matrix that cannot be had leaves its column unknown."""
+    from nodeprep.parse.nvidia_smi import parse_query_csv
+    from nodeprep.parse.p2p import parse_p2p
+    from nodeprep.parse.topo import parse_topo
+
     query = host.run(
         ("nvidia-smi", QUERY, "--format=csv,nounits"),
         deadline_s=_DEADLINE_S,
@@ -177,6 +178,7 @@ def _nvml_gpu(bdf: Bdf, gpu: NvmlGpu) -> Gpu:
         processes=None
         if gpu.processes is None
         else tuple(GpuProcess(pid=one.pid, memory_bytes=one.memory_bytes) for one in gpu.processes),
+        fabric_state=gpu.fabric_state,
     )
 
 

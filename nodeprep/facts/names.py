@@ -6,13 +6,14 @@ from collections.abc import Mapping
 
 from nodeprep.host.base import Host
 from nodeprep.model.pci import Bdf
-from nodeprep.parse.lspci import parse_lspci
 
 _DEADLINE_S = 20.0
 
 
 def collect_names(host: Host) -> Mapping[Bdf, str]:
     """Function -> vendor and device name. Raises HostError without lspci."""
+    from nodeprep.parse.lspci import parse_lspci
+
     result = host.run(("lspci", "-D", "-nn"), deadline_s=_DEADLINE_S)
     report = parse_lspci(result.stdout)
     return {one.bdf: one.name for one in report.functions if one.name}

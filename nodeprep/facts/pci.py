@@ -79,6 +79,11 @@ def unreadable(functions: Mapping[Bdf, PciFunction]) -> tuple[Bdf, ...]:
     )
 
 
+def read_function(host: Host, bdf: Bdf) -> PciFunction:
+    """One function as it is at this moment; without what only the whole tree tells."""
+    return _function(host, bdf)
+
+
 def _function(host: Host, bdf: Bdf) -> PciFunction:
     place = f"{DEVICES}/{bdf}"
     chain, root_bus = _place_in_tree(host, place)

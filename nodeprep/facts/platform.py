@@ -50,6 +50,11 @@ def collect_platform(host: Host) -> Platform:
     )
 
 
+def read_lockdown(host: Host) -> str | None:
+    """The lockdown mode at this moment: it can be raised while the kernel runs."""
+    return _stated(host).lockdown if host.origin is Origin.FABRICATED else _lockdown(host)
+
+
 def _stated(host: Host) -> Platform:
     try:
         stated = msgspec.json.decode(host.read_bytes("/host.json"), type=Stated)

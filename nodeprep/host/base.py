@@ -10,6 +10,8 @@ from nodeprep.model.facts import Origin
 from nodeprep.model.readings import CommandResult, NvmlReading, ResourcesReading
 
 ReadAt = Callable[[int, int], bytes]
+OnLine = Callable[[str], bool]
+"""Gets each line of standard output; whether it is a sign of life."""
 
 
 class Host(Protocol):
@@ -44,6 +46,12 @@ class Host(Protocol):
     def opened(self, path: str) -> AbstractContextManager[ReadAt]:
         """One file for many small reads: `read(offset, length)`, fewer bytes at its end."""
 
+    def write_bytes(self, path: str, data: bytes, *, offset: int) -> None:
+        """Writes into a file that is there, in one call; for configuration space.
+
+        What a register made of it is not known before it is read back.
+        """
+
     def read_text(self, path: str) -> str:
         """A small text file without its final line end; undecodable bytes are replaced."""
 
@@ -62,6 +70,22 @@ class Host(Protocol):
         """Run one program: no shell, stdin closed, small environment, bounded output.
 
         `lspci` and `setpci` get the extra arguments that a fabricated tree needs.
+        """
+
+    def watch(
+        self,
+        argv: Sequence[str],
+        *,
+        deadline_s: float,
+        silence_s: float | None = None,
+        on_line: OnLine | None = None,
+        env: dict[str, str] | None = None,
+    ) -> CommandResult:
+        """Run one program as `run` does, and look at its output while it comes.
+
+        It is stopped at the deadline, and after `silence_s` without a line that counts as a sign
+        of life (without `on_line` every line does).  A stopped program is no error: what it printed
+        is kept, and the result says why it was stopped and what could not be killed.
         """
 
     def nvml(self) -> NvmlReading:

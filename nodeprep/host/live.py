@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import signal
 import stat
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import IO, TypeVar
+from queue import Empty, SimpleQueue
+from typing import TypeVar
 
 from nodeprep.errors import Denied, HostError, NotFound, TimedOut
-from nodeprep.host.base import ReadAt
+from nodeprep.host.base import OnLine, ReadAt
+from nodeprep.host.supervision import MAX_OUTPUT_BYTES as MAX_OUTPUT_BYTES
+from nodeprep.host.supervision import Drain, end_group
 from nodeprep.model.facts import Origin
-from nodeprep.model.readings import CommandResult, NvmlReading, ResourcesReading
+from nodeprep.model.readings import CommandResult, NvmlReading, ResourcesReading, Stopped
 
 MAX_TEXT_BYTES = 1 << 20
-MAX_OUTPUT_BYTES = 16 << 20
-_TERM_GRACE_S = 5.0
-_KILL_GRACE_S = 10.0
+_POLL_S = 0.05
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 T = TypeVar("T")
@@ -59,6 +60,18 @@ class LiveHost:
     def opened(self, path: str) -> AbstractContextManager[ReadAt]:
         return _Opened(path)
 
+    def write_bytes(self, path: str, data: bytes, *, offset: int) -> None:
+        def write() -> int:
+            descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                return os.pwrite(descriptor, data, offset)
+            finally:
+                os.close(descriptor)
+
+        written = _asking(path, write)
+        if written != len(data):
+            raise HostError(f"{path}: {written} of {len(data)} bytes were written")
+
     def read_text(self, path: str) -> str:
         return self.read_bytes(path).decode("utf-8", "replace").rstrip("\n\0")
 
@@ -74,6 +87,33 @@ class LiveHost:
     def run(
         self, argv: Sequence[str], *, deadline_s: float, env: dict[str, str] | None = None
     ) -> CommandResult:
+        result = self._start(argv, env, deadline_s)
+        if result.stopped is not None:
+            tail = (
+                "; it does not die (state D): the node needs a reboot" if result.survivors else ""
+            )
+            raise TimedOut(f"{argv[0]} gave no answer within {deadline_s:g} s{tail}")
+        return result
+
+    def watch(
+        self,
+        argv: Sequence[str],
+        *,
+        deadline_s: float,
+        silence_s: float | None = None,
+        on_line: OnLine | None = None,
+        env: dict[str, str] | None = None,
+    ) -> CommandResult:
+        return self._start(argv, env, deadline_s, silence_s, on_line)
+
+    def _start(
+        self,
+        argv: Sequence[str],
+        env: dict[str, str] | None,
+        deadline_s: float,
+        silence_s: float | None = None,
+        on_line: OnLine | None = None,
+    ) -> CommandResult:
         program = self._program(argv[0])
         if program is None:
             raise NotFound(f"no program {argv[0]}", hint=_package_hint(argv[0]))
@@ -85,6 +125,8 @@ class LiveHost:
             env={"PATH": self._search_path, "LC_ALL": "C.UTF-8", "HOME": "/nonexistent"}
             | (env or {}),
             deadline_s=deadline_s,
+            silence_s=silence_s,
+            on_line=on_line,
         )
 
     def nvml(self) -> NvmlReading:
@@ -132,6 +174,9 @@ class FabricatedHost(LiveHost):
     def opened(self, path: str) -> AbstractContextManager[ReadAt]:
         return super().opened(self._place(path))
 
+    def write_bytes(self, path: str, data: bytes, *, offset: int) -> None:
+        super().write_bytes(self._place(path), data, offset=offset)
+
     def list_dir(self, path: str) -> tuple[str, ...]:
         return super().list_dir(self._place(path))
 
@@ -152,6 +197,21 @@ class FabricatedHost(LiveHost):
         if program.startswith("/"):
             return super().run(argv, deadline_s=deadline_s, env=env)
         raise NotFound(f"a fabricated tree has no {program}")
+
+    def watch(
+        self,
+        argv: Sequence[str],
+        *,
+        deadline_s: float,
+        silence_s: float | None = None,
+        on_line: OnLine | None = None,
+        env: dict[str, str] | None = None,
+    ) -> CommandResult:
+        if not argv[0].startswith("/"):
+            raise NotFound(f"a fabricated tree has no {argv[0]}")
+        return super().watch(
+            argv, deadline_s=deadline_s, silence_s=silence_s, on_line=on_line, env=env
+        )
 
     def nvml(self) -> NvmlReading:
         raise NotFound("a fabricated tree has no NVIDIA driver")
@@ -223,9 +283,15 @@ def _package_hint(program: str) -> str:
 
 
 def _supervised(
-    argv: tuple[str, ...], *, shown: tuple[str, ...], env: dict[str, str], deadline_s: float
+    argv: tuple[str, ...],
+    *,
+    shown: tuple[str, ...],
+    env: dict[str, str],
+    deadline_s: float,
+    silence_s: float | None = None,
+    on_line: OnLine | None = None,
 ) -> CommandResult:
-    """Runs a program in its own process group and ends the whole group at the deadline."""
+    """Runs a program in its own process group; nothing of the group outlives this call."""
     started = time.monotonic()
     try:
         process = subprocess.Popen(
@@ -241,62 +307,57 @@ def _supervised(
         raise HostError(f"cannot start {shown[0]}: {error.strerror}") from error
     assert process.stdout is not None
     assert process.stderr is not None
-    output, errors = _Drain(process.stdout), _Drain(process.stderr)
+    lines: SimpleQueue[str | None] = SimpleQueue()
+    output, errors = Drain(process.stdout, lines), Drain(process.stderr)
     try:
-        process.wait(timeout=deadline_s)
-    except subprocess.TimeoutExpired:
-        ended = _end_group(process)
-        output.finish()
-        errors.finish()
-        tail = "" if ended else "; it does not die (state D): the node needs a reboot"
-        raise TimedOut(f"{shown[0]} gave no answer within {deadline_s:g} s{tail}") from None
-    except BaseException:
-        _end_group(process)
-        raise
+        _no_core_file(process.pid)
+        stopped = _follow(process, lines, deadline_s, silence_s, on_line)
+    finally:
+        survivors = end_group(process.pid, process.poll)
     return CommandResult(
         argv=shown,
-        status=process.returncode,
+        status=-signal.SIGKILL if process.returncode is None else process.returncode,
         stdout=output.finish(),
         stderr=errors.finish(),
         truncated=output.truncated or errors.truncated,
         duration_s=time.monotonic() - started,
+        stopped=stopped,
+        survivors=survivors,
     )
 
 
-def _end_group(process: subprocess.Popen[bytes]) -> bool:
-    """TERM, then KILL to the whole group; False when it outlives both."""
-    for number, grace_s in ((signal.SIGTERM, _TERM_GRACE_S), (signal.SIGKILL, _KILL_GRACE_S)):
+def _follow(
+    process: subprocess.Popen[bytes],
+    lines: SimpleQueue[str | None],
+    deadline_s: float,
+    silence_s: float | None,
+    on_line: OnLine | None,
+) -> Stopped | None:
+    """Passes lines on until the program ends (None) or a limit is met."""
+    began = alive = time.monotonic()
+    while True:
+        now = time.monotonic()
+        if now - began >= deadline_s:
+            return Stopped.DEADLINE
+        if silence_s is not None and now - alive >= silence_s:
+            return Stopped.SILENCE
         try:
-            os.killpg(process.pid, number)
-        except (ProcessLookupError, PermissionError):
-            return True
-        try:
-            process.wait(timeout=grace_s)
-        except subprocess.TimeoutExpired:
+            line = lines.get(timeout=min(_POLL_S, deadline_s))
+        except Empty:
+            if process.poll() is not None:
+                return None
             continue
-        if number is signal.SIGKILL:
-            return True
-    return process.poll() is not None
+        if line is None:
+            rest = deadline_s - (time.monotonic() - began)
+            limit = rest if silence_s is None else min(rest, silence_s - (now - alive))
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=max(limit, 0.0))
+                return None
+        elif on_line is None or on_line(line):
+            alive = time.monotonic()
 
 
-class _Drain:
-    """Reads a pipe to its end in a thread, and keeps a bounded part of it."""
-
-    def __init__(self, pipe: IO[bytes]) -> None:
-        self._pipe = pipe
-        self._kept = bytearray()
-        self.truncated = False
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
-
-    def _read(self) -> None:
-        with self._pipe as pipe:
-            while chunk := pipe.read1(65536):  # type: ignore[attr-defined]
-                room = MAX_OUTPUT_BYTES - len(self._kept)
-                self._kept += chunk[:room]
-                self.truncated = self.truncated or len(chunk) > room
-
-    def finish(self) -> str:
-        """The text; a grandchild that still holds the pipe is not waited for."""
-        self._thread.join(timeout=2.0)
-        return bytes(self._kept).decode("utf-8", "replace")
+def _no_core_file(pid: int) -> None:
+    """A program that crashes leaves no image of itself on the disk."""
+    with suppress(OSError, ValueError):
+        resource.prlimit(pid, resource.RLIMIT_CORE, (0, resource.RLIM_INFINITY))

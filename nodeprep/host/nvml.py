@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from ctypes import byref
 from typing import Any
 
 import pynvml
@@ -18,6 +19,8 @@ from nodeprep.model.readings import NvmlGpu, NvmlPair, NvmlProcess, NvmlReading
 _P2P_READ, _P2P_WRITE = 0, 1
 _REMOTE_IS_SWITCH = 2
 _MAX_NVLINKS = 18
+_CLOCK_SM = 1
+"""nvml.h, nvmlClockType_t."""
 
 
 def read_nvml() -> NvmlReading:
@@ -100,7 +103,31 @@ def _gpu(handle: Any) -> NvmlGpu:
         else tuple(
             NvmlProcess(pid=int(one.pid), memory_bytes=_process_bytes(one)) for one in running
         ),
+        fabric_state=_fabric_state(handle),
+        throttle_reasons=_throttle_reasons(handle),
+        sm_clock_mhz=_number("nvmlDeviceGetClockInfo", handle, _CLOCK_SM),
+        pcie_replays=_number("nvmlDeviceGetPcieReplayCounter", handle),
     )
+
+
+def _fabric_state(handle: Any) -> int | None:
+    """Only NVSwitch systems register their GPUs with a fabric; the binding fills a structure."""
+    info = getattr(pynvml, "c_nvmlGpuFabricInfo_t", None)
+    if info is None:
+        return None
+    answer = info()
+    if _ask("nvmlDeviceGetGpuFabricInfo", handle, byref(answer)) is None:
+        return None
+    return int(answer.state)
+
+
+def _throttle_reasons(handle: Any) -> int | None:
+    """The query was renamed with driver 535; both names give the same mask."""
+    for name in ("EventReasons", "ThrottleReasons"):
+        mask = _number(f"nvmlDeviceGetCurrentClocks{name}", handle)
+        if mask is not None:
+            return mask
+    return None
 
 
 def _process_bytes(process: Any) -> int | None:

@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from nodeprep.errors import Denied, HostError, NotFound, TimedOut
-from nodeprep.host.base import Host, ReadAt
+from nodeprep.host.base import Host, OnLine, ReadAt
 from nodeprep.model.facts import Origin
 from nodeprep.model.readings import CommandResult, NvmlReading, ResourcesReading
 from nodeprep.model.snapshot import (
@@ -16,6 +18,7 @@ from nodeprep.model.snapshot import (
     RecordedCommand,
     RecordedFile,
     Snapshot,
+    decisive,
 )
 
 T = TypeVar("T")
@@ -30,7 +33,7 @@ class RecordingHost:
         self._directories: dict[str, tuple[str, ...]] = {}
         self._links: dict[str, str] = {}
         self._programs: set[str] = set()
-        self._commands: dict[tuple[str, ...], RecordedCommand] = {}
+        self._commands: dict[object, RecordedCommand] = {}
         self._nvml: NvmlReading | None = None
         self._nvml_error: str | None = None
         self._resources: ResourcesReading | None = None
@@ -72,6 +75,9 @@ class RecordingHost:
             lambda offset, length: self.read_bytes(path, offset=offset, length=length)
         )
 
+    def write_bytes(self, path: str, data: bytes, *, offset: int) -> None:
+        self._host.write_bytes(path, data, offset=offset)
+
     def read_text(self, path: str) -> str:
         text = self._keeping(path, lambda: self._host.read_text(path))
         self._files[path] = RecordedFile(text=text)
@@ -96,18 +102,46 @@ class RecordingHost:
     def run(
         self, argv: Sequence[str], *, deadline_s: float, env: dict[str, str] | None = None
     ) -> CommandResult:
-        key = tuple(argv)
+        return self._recorded(
+            argv, env, lambda: self._host.run(argv, deadline_s=deadline_s, env=env)
+        )
+
+    def watch(
+        self,
+        argv: Sequence[str],
+        *,
+        deadline_s: float,
+        silence_s: float | None = None,
+        on_line: OnLine | None = None,
+        env: dict[str, str] | None = None,
+    ) -> CommandResult:
+        def ask() -> CommandResult:
+            return self._host.watch(
+                argv, deadline_s=deadline_s, silence_s=silence_s, on_line=on_line, env=env
+            )
+
+        return self._recorded(argv, env, ask)
+
+    def _recorded(
+        self,
+        argv: Sequence[str],
+        env: dict[str, str] | None,
+        ask: Callable[[], CommandResult],
+    ) -> CommandResult:
+        asked = RecordedCommand(argv=tuple(argv), env=decisive(env))
+        key = asked.argv, tuple(asked.env.items())
         try:
-            result = self._host.run(argv, deadline_s=deadline_s, env=env)
+            result = ask()
         except HostError as error:
-            self._commands[key] = RecordedCommand(argv=key, error=_missing(error))
+            self._commands[key] = replace(asked, error=_missing(error))
             raise
         self._programs.add(argv[0])
-        self._commands[key] = RecordedCommand(
-            argv=key,
+        self._commands[key] = replace(
+            asked,
             status=result.status,
             stdout=result.stdout,
             stderr=result.stderr,
+            error=None if result.stopped is None else Missing.TIMED_OUT,
             simulated=result.simulated,
         )
         return result

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from nodeprep.errors import HostError, ParseError, StateError
+from nodeprep.errors import Denied, HostError, ParseError, StateError
 from nodeprep.model.pci import AcsCapability, Bdf, acs_word, parse_bdf
 from nodeprep.model.readings import CommandResult
 from nodeprep.model.snapshot import Snapshot
@@ -96,6 +96,16 @@ class Registers:
         error = self._write(bdf, new & int(capability.capabilities))
         shown = f"{verbose}{place} {word}->({match['value']}:{mask:04x})->{new:04x}\n"
         return _result(argv, 0, stdout=shown if verbose else "", stderr=error)
+
+    def write(self, bdf: Bdf, offset: int, data: bytes) -> None:
+        """The same through the config file: there the kernel's refusal is an error."""
+        place = f"/sys/bus/pci/devices/{bdf}/config"
+        capability = self._acs(bdf)
+        if capability is None or offset != (capability.offset or 0) + 6 or len(data) != 2:
+            raise HostError(f"the register model writes ACS control words only, not {place}")
+        word = int.from_bytes(data, "little") & int(capability.capabilities)
+        if said := self._write(bdf, word):
+            raise Denied(f"{place}: {said.strip().rpartition(': ')[2]}", hint="run as root")
 
     def _write(self, bdf: Bdf, word: int) -> str:
         """Keeps a word, and what setpci would say on stderr: its exit status says nothing."""

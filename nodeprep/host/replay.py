@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from nodeprep.errors import Denied, HostError, NotFound, NotRecorded, StateError, TimedOut
-from nodeprep.host.base import ReadAt
+from nodeprep.host.base import OnLine, ReadAt
 from nodeprep.host.registers import Registers
 from nodeprep.model.facts import Origin
 from nodeprep.model.pci import Bdf
@@ -20,6 +20,7 @@ from nodeprep.model.snapshot import (
     RecordedCommand,
     RecordedFile,
     Snapshot,
+    decisive,
 )
 
 MAX_SNAPSHOT_BYTES = 64 << 20
@@ -89,6 +90,12 @@ class ReplayHost:
             lambda offset, length: self.read_bytes(path, offset=offset, length=length)
         )
 
+    def write_bytes(self, path: str, data: bytes, *, offset: int) -> None:
+        bdf = _config_of(path)
+        if bdf is None:
+            raise Denied(f"{path} of a recorded machine cannot be written")
+        self._registers.write(bdf, offset, data)
+
     def read_text(self, path: str) -> str:
         return self.read_bytes(path).decode("utf-8", "replace").rstrip("\n\0")
 
@@ -112,16 +119,33 @@ class ReplayHost:
         argv: Sequence[str],
         *,
         deadline_s: float,  # noqa: ARG002
-        env: dict[str, str] | None = None,  # noqa: ARG002
+        env: dict[str, str] | None = None,
     ) -> CommandResult:
         if not self.has_program(argv[0]):
             raise NotFound(f"the recorded machine has no program {argv[0]}")
         if argv[0] == "setpci":
             return self._registers.setpci(tuple(argv))
+        settings = decisive(env)
         for command in self._snapshot.commands:
-            if command.argv == tuple(argv) and self._holds(command):
+            asked = command.argv == tuple(argv) and command.env == settings
+            if asked and self._holds(command):
                 return _answer(command)
         raise NotRecorded(f"the recording has no answer to: {' '.join(argv)}")
+
+    def watch(
+        self,
+        argv: Sequence[str],
+        *,
+        deadline_s: float,
+        silence_s: float | None = None,  # noqa: ARG002
+        on_line: OnLine | None = None,
+        env: dict[str, str] | None = None,
+    ) -> CommandResult:
+        result = self.run(argv, deadline_s=deadline_s, env=env)
+        if on_line is not None:
+            for line in result.stdout.splitlines():
+                on_line(line)
+        return result
 
     def nvml(self) -> NvmlReading:
         if self._snapshot.nvml is None:

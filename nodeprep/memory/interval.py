@@ -15,6 +15,7 @@ from nodeprep.memory.terms import Terms, rank_terms
 from nodeprep.model.memory import RankBudget
 from nodeprep.units import MIB
 
+_V0_IS_RARE = (0, 10, 0)
 _NINE_OF_TEN = 1.65
 """Standard deviations."""
 
@@ -56,15 +57,16 @@ def left_bytes(run: Resolved, terms: Terms) -> int:
 def alternatives(run: Resolved) -> list[Resolved]:
     """The same request as a site may run it by an environment variable or a fallback.
 
-    VLLM_USE_V1=0 where V1 is the default but V0 still exists, with V0's 256 sequences; and
+    VLLM_USE_V1=0 where V1 is the default and V0 still usual, with V0's 256 sequences; and
     VLLM_USE_V2_MODEL_RUNNER=0, or a feature that V2 lacks, where V2 is the default.
     """
-    if run.v1 and run.rules.engine == "auto":
+    found = []
+    if run.v1 and run.rules.engine == "auto" and run.rules.version < _V0_IS_RARE:
         seqs = min(run.max_num_seqs, run.rules.seqs_v0)
-        return [replace(run, v1=False, v2_runner=False, max_num_seqs=seqs)]
+        found.append(replace(run, v1=False, v2_runner=False, max_num_seqs=seqs))
     if run.v2_runner:
-        return [replace(run, v2_runner=False)]
-    return []
+        found.append(replace(run, v2_runner=False))
+    return found
 
 
 def _ends(run: Resolved, terms: Terms) -> tuple[int, int]:
@@ -95,10 +97,17 @@ def standard_error(run: Resolved, terms: Terms) -> int:
         terms.nccl * 0.35,
         800 * MIB if fast_links else 0,
         terms.graphs * 0.4,
-        0 if run.gpu.exact_total else run.gpu.total_bytes * 0.0015,
+        run.gpu.total_bytes * _total_doubt(run),
         250 * MIB if run.budget == "consumed" else 0,
         500 * MIB if shape.vision is not None else 0,
         150 * MIB if run.budget == "used" else 0,
         3000 * MIB if run.rules.mla_absorbed and shape.mla is not None else 0,
     ]
     return round(math.sqrt(sum(one * one for one in parts)))
+
+
+def _total_doubt(run: Resolved) -> float:
+    """Share of the total by which CUDA's figure may differ: by driver, or from a stated size."""
+    if run.gpu.exact_total:
+        return 0.0
+    return 0.015 if run.gpu.guessed_total else 0.0015

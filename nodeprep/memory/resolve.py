@@ -39,6 +39,8 @@ class Resolved(Record, frozen=True):
     max_num_batched_tokens: int
     block_tokens: int
     eager: bool
+    flashinfer: bool
+    """The V1 runner samples with FlashInfer."""
     params_billion: float | None
     context_bytes: int | None
     """Measured use of the device before the baseline."""
@@ -53,7 +55,9 @@ class Resolved(Record, frozen=True):
     def sampler(self) -> str:
         if not self.v1:
             return "sort"
-        return self.rules.v2_sampler if self.v2_runner else self.rules.sampler
+        if self.v2_runner:
+            return self.rules.v2_sampler
+        return "flashinfer" if self.flashinfer else self.rules.sampler
 
     @property
     def graphs_estimated(self) -> bool:
@@ -99,11 +103,25 @@ def resolve(shape: ModelShape, request: PlanRequest) -> Resolved:
         max_num_batched_tokens=tokens,
         block_tokens=_block(shape, request, rules),
         eager=request.enforce_eager,
+        flashinfer=_flashinfer(request, rules, gpu),
         params_billion=_params(request),
         context_bytes=None if request.context_gib is None else bytes_from_gib(request.context_gib),
         assumptions=tuple(notes),
         warnings=tuple(warnings),
     )
+
+
+def flashinfer_runs_on(gpu: GpuModel) -> bool:
+    """Compute capability 7.5 and later; an unknown one is taken to be recent."""
+    return gpu.capability in ("", "7.5") or gpu.major >= 8
+
+
+def _flashinfer(request: PlanRequest, rules: EngineRules, gpu: GpuModel) -> bool:
+    if not flashinfer_runs_on(gpu) or rules.flashinfer == "none":
+        return False
+    if request.flashinfer is None:
+        return rules.flashinfer == "default"
+    return request.flashinfer
 
 
 def _with_quantization(shape: ModelShape, method: str | None, warnings: list[str]) -> ModelShape:

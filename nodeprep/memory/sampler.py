@@ -42,6 +42,7 @@ def sampler_bytes(path: str, n: int, vocab: int, dtype_bytes: int, sms: int) -> 
     sort: float32 copy and torch.sort: 4 + 32 bytes a logit (4 + 44 under 128 rows).
     triton: float32 copy, probabilities and noise, and a buffer of float32 rows, one for each
     multiprocessor (rounded up to a power of two) that has a row (topk_topp_triton.py).
+    flashinfer: float32 copy, masked logits, probabilities (top_k_top_p_sampling_from_logits).
     logits: model runner V2 skips top-k and top-p while profiling; nothing beyond the logits.
     full: V2 from 0.33 on: float32 copy, masked logits, probabilities.
     """
@@ -49,7 +50,7 @@ def sampler_bytes(path: str, n: int, vocab: int, dtype_bytes: int, sms: int) -> 
     copy = float32_copy_bytes(n, vocab, dtype_bytes)
     if path == "logits":
         return 0
-    if path == "full":
+    if path in ("full", "flashinfer"):
         return copy + cells * _PROBABILITIES_BYTES
     if path == "triton" and n >= _TRITON_ROWS:
         programs = min(sms, n)

@@ -11,7 +11,9 @@ from nodeprep.errors import UsageError
 from nodeprep.memory.data import load
 from nodeprep.model.base import Record
 
-_VERSION = re.compile(r"v?(\d{1,3})\.(\d{1,4})(?:\.(\d{1,4}))?(?P<rest>[a-z0-9.+_-]{0,80})", re.I)
+_VERSION = re.compile(
+    r"v?(\d{1,3})\.(\d{1,4})(?:\.(\d{1,4})(?:\.\d{1,4})?)?(?P<rest>[a-z0-9.+_-]{0,80})", re.I
+)
 _REST = re.compile(
     r"(?:[._-]?(?:a|b|c|rc|alpha|beta|pre)\.?\d*)?(?:[._-]?post\d*)?(?:[._-]?dev\d*)?(?:\+.*)?",
     re.I,
@@ -40,6 +42,8 @@ class EngineRules(Record, frozen=True):
     seqs_v0: int
     sampler: str
     """sort or triton: see sampler.py."""
+    flashinfer: str
+    """none, installed, default: whether FlashInfer samples: not, where installed, always."""
     large_tier: bool
     a100_is_large: bool
     huge_tier: bool
@@ -90,7 +94,8 @@ def newest_version() -> str:
 def parse_version(text: str) -> Version:
     """Major, minor, patch of a version; suffixes map to the release they belong to.
 
-    `0.8.5.post1`, `0.26.1rc1.dev156+g0eec856` and `v0.6.4` are read as 0.8.5, 0.26.1 and 0.6.4.
+    `0.8.5.post1`, `0.26.1rc1.dev156+g0eec856` and `v0.6.4` are read as 0.8.5, 0.26.1 and 0.6.4; a
+    fourth number (`0.10.1.1`) is a repair of the third.
     A plain development build is numbered one patch ahead of the tag it was made after
     (setuptools_scm): `0.6.5.dev12` follows 0.6.4.  Raises UsageError.
     """

@@ -52,6 +52,12 @@ class AcsPlan(Record, frozen=True):
     forced_reason: str | None = None
     notes: tuple[str, ...] = ()
     """What to know of the kernel parameter before it is used."""
+    warnings: tuple[str, ...] = ()
+    """What was asked for or allowed that goes beyond the default: all bits, a guest, GPUs in use."""
+    switches: tuple[Bdf, ...] = ()
+    """The common bridges below which freed traffic turns; the guards look at all that is there."""
+    allow_in_guest: bool = False
+    allow_in_use: bool = False
 
     @property
     def writes(self) -> tuple[AcsWrite, ...]:
@@ -113,6 +119,9 @@ class SavedPort(Record, frozen=True, forbid_unknown_fields=True):
     written: str
     """The last control word we planned to write."""
     saved_at: str
+    rearmed: int = 0
+    """How often it was found redirecting again after we had cleared it, in this boot."""
+    rearmed_at: str | None = None
 
 
 class AcsState(Document, frozen=True, forbid_unknown_fields=True):

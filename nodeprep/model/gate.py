@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import Enum
 
 from nodeprep.model.base import Record
+from nodeprep.model.finding import Finding
+from nodeprep.model.pci import Bdf
 
 
 class NcclOutcome(Enum):
@@ -153,6 +155,78 @@ class Threshold(Record, frozen=True):
     """At or over the threshold, yet lower than what such nodes reach."""
 
 
+class GateRun(Record, frozen=True):
+    """One of the runs behind a result: a repetition, an arm, a pair."""
+
+    name: str
+    """`1`, `2`, `3`; `p2p-off`; `0-3` for a pair of GPU indices."""
+    verdict: GateVerdict
+    measured_gbps: float | None
+    reason: str
+    duration_s: float | None = None
+    transports: dict[str, str] = {}
+
+
+class Neighbours(Record, frozen=True):
+    """Two GPUs between which NCCL's log names a way, and what driver and registers say of them."""
+
+    a: int
+    b: int
+    """GPU indices."""
+    transport: str
+    level: str | None
+    p2p_read: str | None
+    p2p_write: str | None
+    redirecting: tuple[Bdf, ...] | None
+    """Ports on the way whose ACS control word redirects; None: some register is not known."""
+
+
+class CounterDelta(Record, frozen=True):
+    """How far an error counter moved during the measurement."""
+
+    subject: str
+    name: str
+    """`aer_dev_correctable`, `aer_dev_nonfatal`, `aer_dev_fatal` (sysfs), `replays` (NVML)."""
+    before: int
+    after: int
+
+    @property
+    def delta(self) -> int:
+        return self.after - self.before
+
+
+class ClockReading(Record, frozen=True):
+    """Clock of one GPU, and why it is held back, at three moments; None: NVML would not say."""
+
+    gpu: int
+    sm_mhz: tuple[int | None, int | None, int | None]
+    """Before, during and after."""
+    throttles: tuple[str, ...]
+    """Reasons seen during or after the run, `hw-thermal-slowdown`; without idle ones."""
+
+
+class CopyFigure(Record, frozen=True):
+    """One copy of nvbandwidth, GB/s."""
+
+    test: str
+    """`host_to_device_memcpy_ce`."""
+    source: str
+    target: str
+    gbps: float
+    hop_class: str | None
+    """Link of the GPU, or level of the pair: what it is compared within."""
+
+
+class DriftReading(Record, frozen=True):
+    """This run against the node's own last good ones."""
+
+    baseline_gbps: float
+    runs: int
+    """Good runs that the baseline is the median of."""
+    change: float
+    """-0.07: seven per cent below."""
+
+
 class GateResult(Record, frozen=True):
     verdict: GateVerdict
     reason: str
@@ -170,3 +244,22 @@ class GateResult(Record, frozen=True):
     simulated: bool = False
     binary: str | None = None
     duration_s: float | None = None
+    source: str = "nccl-tests"
+    """What measured: `nccl-tests` or `torch`."""
+    nccl_version: str | None = None
+    runs: tuple[GateRun, ...] = ()
+    """Every repetition of the measurement, in order."""
+    arms: tuple[GateRun, ...] = ()
+    """The same collective with peer-to-peer switched off."""
+    veto: str | None = None
+    """Why peer-to-peer must not be used; the renderer obeys it."""
+    neighbours: tuple[Neighbours, ...] = ()
+    pair_runs: tuple[GateRun, ...] = ()
+    """What --diagnose measured pair by pair."""
+    findings: tuple[Finding, ...] = ()
+    counters: tuple[CounterDelta, ...] = ()
+    clocks: tuple[ClockReading, ...] = ()
+    copies: tuple[CopyFigure, ...] = ()
+    drift: DriftReading | None = None
+    survivors: tuple[str, ...] = ()
+    """Processes that could not be killed: the node needs a reboot."""

@@ -32,3 +32,5 @@ class Gpu(Record, frozen=True):
     performance_state: int | None = None
     """0 is full speed, 8 and above idle."""
     processes: tuple[GpuProcess, ...] | None = None
+    fabric_state: int | None = None
+    """nvmlGpuFabricState_t: 0 not supported, 1 not started, 2 in progress, 3 completed."""

@@ -162,6 +162,8 @@ class PlanRequest(Record, frozen=True):
     """Memory in use on the GPU before vLLM takes its baseline, when measured."""
     nvlink: bool | None = None
     """All pairs of the GPUs joined by NVLink; None: as usual for that GPU."""
+    flashinfer: bool | None = None
+    """FlashInfer is installed beside vLLM, as in its images; None: as pip installs that version."""
 
 
 class RankBudget(Record, frozen=True):

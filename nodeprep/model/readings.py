@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+from enum import Enum
+
 from nodeprep.model.base import Record
+
+
+class Stopped(Enum):
+    """Why a watched program was stopped."""
+
+    DEADLINE = "deadline"
+    SILENCE = "silence"
+    """No line that counts as a sign of life for too long."""
 
 
 class CommandResult(Record, frozen=True):
@@ -15,6 +25,10 @@ class CommandResult(Record, frozen=True):
     """The output was longer than what is kept."""
     duration_s: float = 0.0
     simulated: bool = False
+    stopped: Stopped | None = None
+    """None: it ended by itself."""
+    survivors: tuple[str, ...] = ()
+    """Processes of its group that outlived TERM and KILL, `4711 (state D)`."""
 
 
 class NvmlProcess(Record, frozen=True):
@@ -38,6 +52,12 @@ class NvmlGpu(Record, frozen=True):
     nvlinks_active: int | None = None
     """NVLinks in state enabled; None where the query is not supported."""
     processes: tuple[NvmlProcess, ...] | None = None
+    fabric_state: int | None = None
+    """nvmlGpuFabricState_t: 0 not supported, 1 not started, 2 in progress, 3 completed."""
+    throttle_reasons: int | None = None
+    """nvmlClocksEventReasons, a mask."""
+    sm_clock_mhz: int | None = None
+    pcie_replays: int | None = None
 
 
 class NvmlPair(Record, frozen=True):

@@ -9,6 +9,8 @@ from nodeprep.model.pci import Bdf
 from nodeprep.model.readings import NvmlReading, ResourcesReading
 
 SNAPSHOT_SCHEMA = "nodeprep.snapshot/1"
+_DECISIVE = "NCCL_P2P_"
+"""Variables that decide what a program measures: NCCL_P2P_DISABLE, NCCL_P2P_LEVEL."""
 
 
 class Missing(Enum):
@@ -42,6 +44,8 @@ class RecordedCommand(Record, frozen=True, forbid_unknown_fields=True):
     stdout: str = ""
     stderr: str = ""
     error: Missing | None = None
+    env: dict[str, str] = {}
+    """The variables of its environment that decide what it measures."""
     while_registers: dict[Bdf, str] = {}
     """ACS Control words that must hold, `0011`; empty: always."""
     simulated: bool = False
@@ -66,3 +70,8 @@ class Snapshot(Document, frozen=True, forbid_unknown_fields=True):
     nvml: NvmlReading | None = None
     nvml_error: str | None = None
     resources: ResourcesReading | None = None
+
+
+def decisive(env: dict[str, str] | None) -> dict[str, str]:
+    """The part of an environment that tells one recorded run from another, in order of names."""
+    return {name: env[name] for name in sorted(env or {}) if name.startswith(_DECISIVE) and env}

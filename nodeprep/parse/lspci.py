@@ -22,7 +22,7 @@ import msgspec
 
 from nodeprep.errors import ParseError
 from nodeprep.model.lspci import LooseAcs, LspciFunction, LspciReport
-from nodeprep.model.pci import REDIRECT, AcsFlag, LinkStatus, acs_names, acs_word
+from nodeprep.model.pci import REDIRECT, AcsFlag, AcsStatus, LinkStatus, acs_names, acs_word
 from nodeprep.parse.lspci_block import Block
 from nodeprep.parse.lspci_header import Header, read_header
 from nodeprep.parse.text import clean_lines, looks_like_html
@@ -52,7 +52,7 @@ def parse_lspci(text: str) -> LspciReport:
 def parse_lspci_document(text: str) -> dict[str, object]:
     """The report with words where the records hold numbers, for `nodeprep parse lspci`."""
     report = parse_lspci(text)
-    document = msgspec.to_builtins(report)
+    document: dict[str, object] = msgspec.to_builtins(report)
     document["functions"] = [_function_document(one) for one in report.functions]
     document["loose_acs"] = [
         _acs_document(one.capabilities, one.control) for one in report.loose_acs
@@ -68,6 +68,10 @@ class _Reader:
         self.key: str | None = None
         self.parts: list[str] = []
         self.functions: list[LspciFunction] = []
+        self.bare: set[int] = set()
+        """Places of functions whose words stand there without their capability line."""
+        self.filtered = False
+        """First lines are missing somewhere: grep kept some of them."""
         self.loose_acs: list[LooseAcs] = []
         self.loose_links: list[LinkStatus] = []
         self.access_denied = False
@@ -77,6 +81,8 @@ class _Reader:
         for line in lines:
             self._line(line.strip())
         self._open(None, more_follow=False)
+        if self.filtered:
+            self._doubt_bare_words()
         return LspciReport(
             functions=tuple(self.functions),
             loose_acs=tuple(self.loose_acs),
@@ -95,10 +101,11 @@ class _Reader:
         elif (match := _KEY.match(line)) is not None:
             self._flush()
             self.key, self.parts = match["key"], [line[match.end() :].strip()]
-        elif self.key is not None and line[0] != "!":
+        elif self.key is not None and not line.startswith(("!", "Express ")):
             if len(self.parts) < _LINES_JOINED:
                 self.parts.append(line)
         else:
+            self._flush()
             self.block.feed_bare(line)
 
     def _flush(self) -> None:
@@ -111,7 +118,10 @@ class _Reader:
         self._flush()
         function = self.block.function(more_follow=more_follow)
         if function is not None:
+            if self.block.holds_bare_words:
+                self.bare.add(len(self.functions))
             self.functions.append(function)
+        self.filtered = self.filtered or self.block.lacks_first_lines
         if len(self.functions) > MAX_FUNCTIONS:
             raise ParseError(
                 f"more than {MAX_FUNCTIONS:,} functions", hint="keep the output of one command"
@@ -122,6 +132,20 @@ class _Reader:
         self.access_denied = self.access_denied or self.block.access_denied
         self.cut_acs_lines += self.block.cut_acs_lines
         self.block = Block(header)
+
+    def _doubt_bare_words(self) -> None:
+        """Takes bare words from their functions: the first line above may be another's."""
+        for place in sorted(self.bare):
+            one = self.functions[place]
+            self.loose_acs.append(
+                LooseAcs(capabilities=one.acs_capabilities, control=one.acs_control)
+            )
+            self.functions[place] = msgspec.structs.replace(
+                one,
+                acs_status=AcsStatus.UNKNOWN,
+                acs_capabilities=None,
+                acs_control=None,
+            )
 
 
 def _unnumbered(lines: list[str]) -> list[str]:

@@ -16,6 +16,7 @@ _FLAG = re.compile(r"([A-Za-z]{4,12})([+-])(?![\w+-])")
 _SPEED = re.compile(r"Speed (\d{1,3}(?:\.\d)?)GT/s")
 _WIDTH = re.compile(r"Width x(\d{1,2})\b")
 _NUMBER = re.compile(r"\d{1,9}")
+_IN_FLAGS = re.compile(r"\b(NUMA node|IOMMU group) (\d{1,9})\b")
 _NAME = re.compile(r"[\w.\-]{1,64}")
 
 _EXTENDED = 0x100
@@ -54,9 +55,13 @@ class Block:
         self._subsystem: tuple[int | None, int | None] = (None, None)
         self._acs_named = self._extended = self._chain_broken = False
         self._begins_whole = self._ends_whole = False
+        # The last ACSCap (LnkCap) line waits for its ACSCtl (LnkSta) line.
+        self._acs_open = self._link_open = False
 
     def feed(self, key: str, text: str) -> None:
         """One line, with what a mailer has wrapped of it: `LnkSta`, `Speed 16GT/s, Width x16`."""
+        if key in _LAST_KEYS:
+            self._ends_whole = True
         handle = _HANDLERS.get(key)
         if handle is not None:
             handle(self, text)
@@ -97,6 +102,16 @@ class Block:
             access_denied=self.access_denied,
             rev_ff=self._rev_ff,
         )
+
+    @property
+    def lacks_first_lines(self) -> bool:
+        """Whether the words of several functions stand under this one address."""
+        return self.header is not None and len(self.acs) > 1
+
+    @property
+    def holds_bare_words(self) -> bool:
+        """Whether an ACSCtl line stands here without its capability line: a filtered text."""
+        return self.header is not None and len(self.acs) == 1 and not self._acs_named
 
     def loose(self) -> tuple[list[LooseAcs], list[LinkStatus]]:
         """ACS words and links that belong to no known function."""
@@ -150,9 +165,6 @@ class Block:
             self._acs_open = False
         self.acs.append(LooseAcs(capabilities=capabilities, control=control))
 
-    _acs_open = False
-    """The last ACSCap line waits for its ACSCtl line."""
-
     def _link_cap(self, text: str) -> None:
         speed, width = _speed(text), _width(text)
         if speed is not None or width is not None:
@@ -174,9 +186,6 @@ class Block:
             )
         )
 
-    _link_open = False
-    """The last LnkCap line waits for its LnkSta line."""
-
     def _bus(self, text: str) -> None:
         self._buses = {name: int(number, 16) for name, number in _BUS.findall(text)}
 
@@ -187,8 +196,11 @@ class Block:
         self._begins_whole = self._begins_whole or "BusMaster" in text
 
     def _flags_line(self, text: str) -> None:
-        """`lspci -v` has it in the place of Control and Status."""
-        self._begins_whole = True
+        """`lspci -v` has it in the place of Control and Status, node and group included."""
+        if "devsel" in text:
+            self._begins_whole = True
+            for name, number in _IN_FLAGS.findall(text):
+                self._number(name, number)
 
     def _numa_node(self, text: str) -> None:
         self._number("NUMA node", text)
@@ -202,12 +214,8 @@ class Block:
             self._numbers[name] = int(match[0])
 
     def _driver_line(self, text: str) -> None:
-        self._ends_whole = True
         match = _NAME.match(text)
         self._driver = match[0] if match is not None else None
-
-    def _modules(self, text: str) -> None:
-        self._ends_whole = True
 
     def _physical_slot(self, text: str) -> None:
         self._slot = text[:64] or None
@@ -215,6 +223,9 @@ class Block:
     def _ats_ctl(self, text: str) -> None:
         self._ats = {"Enable+": True, "Enable-": False}.get(text[:7])
 
+
+_LAST_KEYS = ("Kernel driver in use", "Kernel modules")
+"""What lspci prints behind the capabilities."""
 
 _HANDLERS: dict[str, Callable[[Block, str], None]] = {
     "ACSCap": Block._acs_cap,
@@ -226,7 +237,6 @@ _HANDLERS: dict[str, Callable[[Block, str], None]] = {
     "Flags": Block._flags_line,
     "IOMMU group": Block._iommu_group,
     "Kernel driver in use": Block._driver_line,
-    "Kernel modules": Block._modules,
     "LnkCap": Block._link_cap,
     "LnkSta": Block._link_sta,
     "NUMA node": Block._numa_node,

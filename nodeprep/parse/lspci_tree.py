@@ -52,8 +52,9 @@ class _Bus(NamedTuple):
 def parse_lspci_tree(text: str) -> LspciTree:
     """Every function of the tree, with its parent.
 
-    Functions whose branch begins above the paste are left out, and `complete` is False then, as it
-    is when a branch does not end.  Raises ParseError without a tree, or when columns were lost.
+    Functions whose place is not certain are left out: a branch that begins above the paste, lost
+    columns, bus numbers that do not fit.  `complete` is False then, as it is when a branch does not
+    end.  Raises ParseError without a tree.
     """
     lines = [line.expandtabs() for line in clean_lines(text)]
     reader = _Reader()
@@ -79,6 +80,7 @@ class _Reader:
         """A branch without a beginning, a cut bracket, or bus numbers that do not fit."""
 
     def line(self, line: str) -> None:
+        """One line: a branch that goes on or begins, and what hangs from it, left to right."""
         place = len(line) - len(line.lstrip(" |"))
         known, bus = self._begin(line, place)
         bridge: Bdf | None = None

@@ -27,11 +27,17 @@ from nodeprep.parse.text import clean_lines, looks_like_html, shown
 MAX_MATRICES = 1_000
 MAX_DEVICES = 256
 
+LEVEL_CELL = re.compile(r"X|NV\d{1,3}|PIX|PXB|PHB|NODE|SYS|SOC")
+"""SOC is what SYS was called before 2017."""
+P2P_CELL = re.compile(r"X|OK|CNS|GNS|TNS|NS|DR|U")
+
+_ANY_CELL = re.compile(f"{LEVEL_CELL.pattern}|{P2P_CELL.pattern}")
 _GPU = re.compile(r"GPU\d{1,4}")
 _NIC = re.compile(r"[A-Za-z](?=[\w.\-]*\d)[\w.\-]{0,62}")
 """RDMA device names; every one ends in or holds a number, which prose seldom does."""
 _LEGEND = re.compile(r"\s*(NIC\d{1,4}):\s*(\S{1,64})\s*")
-_BORDER = str.maketrans("|│┃", "   ")
+_BORDER = str.maketrans("|│┃*`", "     ")
+"""Borders of tables, and the marks of bold and code."""
 _NVLINKS = re.compile(r"NV\d+")
 _PROMPT_WORDS = 8
 """A prompt and a command may stand in front of the header on its line."""
@@ -46,8 +52,6 @@ class Kind(NamedTuple):
     cell: re.Pattern[str]
     has_affinity: bool
     """NIC and affinity columns are of this sort."""
-    other_cell: re.Pattern[str]
-    """Cells of the other sort."""
     other_program: str
 
 
@@ -102,10 +106,10 @@ def _drafts(lines: list[str], kind: Kind) -> list[_Draft]:
         if not words:
             continue
         draft = drafts[-1] if drafts else None
-        header = _header(words, kind, draft) if "GPU" in line else None
+        header = _header(words, draft) if "GPU" in line else None
         if header is not None:
             _open(drafts, header)
-        elif (name := _row_name(words, draft, kind)) is not None:
+        elif (name := _row_name(words, draft)) is not None:
             # The last of `lines` is empty when the text ends in a line end.
             ends_text = number == len(lines) - 1
             _add_row(drafts, name, _Row(words[words.index(name) + 1 :], line, ends_text))
@@ -119,18 +123,18 @@ def _drafts(lines: list[str], kind: Kind) -> list[_Draft]:
     return drafts
 
 
-def _header(words: list[str], kind: Kind, draft: _Draft | None) -> _Draft | None:
+def _header(words: list[str], draft: _Draft | None) -> _Draft | None:
     """A line of device names, behind a prompt or a border perhaps."""
     names = words[_first_gpu(words) :]
-    if len(names) > 1 and _is_cell(names[1], kind):
+    if len(names) > 1 and _ANY_CELL.fullmatch(names[1]):
         return None
     gpus = list(_while(names, _GPU.fullmatch))
     if not gpus or len(names) > MAX_DEVICES:
         return None
     rest = names[len(gpus) :]
-    nics = list(_while(rest, lambda word: _is_nic(word, kind)))
+    nics = list(_while(rest, _is_nic))
     affinity, foreign = affinity_columns(rest[len(nics) :])
-    if any(_is_cell(word, kind) for word in foreign):
+    if any(map(_ANY_CELL.fullmatch, foreign)):
         return None
     if len(gpus) == 1 and (foreign or (len(words) == 1 and _awaits(draft, gpus[0]))):
         return None
@@ -153,13 +157,8 @@ def _is_no_gpu(word: str) -> bool:
     return _GPU.fullmatch(word) is None
 
 
-def _is_nic(word: str, kind: Kind) -> bool:
-    return _NIC.fullmatch(word) is not None and not _is_cell(word, kind)
-
-
-def _is_cell(word: str, kind: Kind) -> bool:
-    """Whether the word is a cell of either sort of matrix."""
-    return bool(kind.cell.fullmatch(word) or kind.other_cell.fullmatch(word))
+def _is_nic(word: str) -> bool:
+    return _NIC.fullmatch(word) is not None and _ANY_CELL.fullmatch(word) is None
 
 
 def _open(drafts: list[_Draft], header: _Draft) -> None:
@@ -173,7 +172,7 @@ def _open(drafts: list[_Draft], header: _Draft) -> None:
     drafts.append(header)
 
 
-def _row_name(words: list[str], draft: _Draft | None, kind: Kind) -> str | None:
+def _row_name(words: list[str], draft: _Draft | None) -> str | None:
     """The device whose row this is; a line number in front of it is skipped."""
     place = 1 if len(words) > 1 and words[0].isdecimal() else 0
     word, following = words[place], words[place + 1 : place + 2]
@@ -184,7 +183,7 @@ def _row_name(words: list[str], draft: _Draft | None, kind: Kind) -> str | None:
         )
         return None if foreign else word
     named = draft is not None and word in draft.names
-    return word if named and following and _is_cell(following[0], kind) else None
+    return word if named and following and _ANY_CELL.fullmatch(following[0]) else None
 
 
 def _add_row(drafts: list[_Draft], name: str, row: _Row) -> None:
@@ -201,7 +200,7 @@ def _continue(draft: _Draft, words: list[str], line: str, kind: Kind) -> None:
     if legend is not None:
         draft.nic_names[legend[1]] = legend[2]
     elif not draft.rows:
-        nics = list(_while(words, lambda word: _is_nic(word, kind)))
+        nics = list(_while(words, _is_nic))
         affinity, foreign = affinity_columns(words[len(nics) :])
         if not foreign:
             draft.widen([], nics, affinity)
@@ -311,7 +310,7 @@ def _affinity(draft: _Draft) -> dict[str, dict[str, str]]:
 def _no_matrix(lines: list[str], drafts: list[_Draft], kind: Kind) -> ParseError:
     rows = [row for draft in drafts for row in draft.rows.values()]
     words = [word for row in rows for word in row.cells if word != "X"]
-    if any(kind.other_cell.fullmatch(word) for word in words):
+    if any(map(_ANY_CELL.fullmatch, words)):
         return ParseError(
             f"this is no output of {kind.program}", hint=f"it is one of {kind.other_program}"
         )

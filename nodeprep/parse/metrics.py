@@ -7,7 +7,7 @@ from nodeprep.model.metrics import MetricSample, MetricsPage
 from nodeprep.parse.text import clean_lines, looks_like_html
 
 KV_USAGE_NAMES = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
-"""KV cache usage as a fraction: the name of the V1 engine since 0.10, and the one before it."""
+"""KV cache usage as a fraction: its present name, and the one that vLLM 0.11 has hidden."""
 
 MAX_SAMPLES = 100_000
 _LONGEST_LINE = 4_096

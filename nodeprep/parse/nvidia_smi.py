@@ -44,8 +44,8 @@ def parse_query_csv(
 ) -> tuple[dict[str, str | None], ...]:
     """One dict a row: name of the query without its unit -> text as printed.
 
-    `[N/A]`, `[Not Supported]`, `[GPU requires reset]` and their like become None.  fields: the names
-    asked for, where the output has no header (`noheader`).
+    `[N/A]`, `[Not Supported]`, `[GPU requires reset]` and their like become None.  fields: the
+    names asked for, where the output has no header (`noheader`).
     Raises ParseError on an error message of nvidia-smi, without a header, or on a cut row.
     """
     lines = [line for line in clean_lines(text) if line.strip() and not _NOISE.match(line)]

@@ -7,14 +7,12 @@ grant, not a proof that data arrive.
 from __future__ import annotations
 
 from nodeprep.model.topology import LevelMatrix
-from nodeprep.parse.matrix import Kind, read_matrices
-from nodeprep.parse.topo import LEVEL_CELL, P2P_CELL
+from nodeprep.parse.matrix import P2P_CELL, Kind, read_matrices
 
 P2P = Kind(
     program="nvidia-smi topo -p2p",
     cell=P2P_CELL,
     has_affinity=False,
-    other_cell=LEVEL_CELL,
     other_program="nvidia-smi topo -m (kind topo)",
 )
 

@@ -24,21 +24,21 @@ from nodeprep.parse.text import clean_lines
 MAX_RECORDS = 100_000
 _LONGEST = 512
 
+_NUMBER = r"(?:[0-9a-f]{8}|[0-9a-f]{4}|[0-9a-f]{2})"
 _BDF = r"(?P<bdf>(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[01][0-9a-f]\.[0-7])"
-_WORD = re.compile(r"(?:0x)?(?P<word>[0-9a-f]{8}|[0-9a-f]{4}|[0-9a-f]{2})", re.IGNORECASE)
+_WORD = re.compile(rf"(?:0x)?(?P<word>{_NUMBER})", re.IGNORECASE)
 _BARE = re.compile(r"(?:0x)?(?P<word>[0-9a-f]{8}|[0-9a-f]{4})", re.IGNORECASE)
 _ADDRESS = re.compile(_BDF + r"(?![0-9a-z.])", re.IGNORECASE)
 _VERBOSE = re.compile(
     rf"(?:{_BDF}\s+)?(?:\((?P<cap>e?cap [0-9a-f]{{2,4}}) @(?P<at>[0-9a-f]{{2,3}})\)\s+)?"
     r"@(?P<offset>[0-9a-f]{2,3})\s+"
-    r"(?:= (?P<read>[0-9a-f]{2,8})"
-    r"|(?P<before>[0-9a-f]{2,8})->\((?P<bits>[0-9a-f]{2,8}):(?P<mask>[0-9a-f]{2,8})\)"
-    r"->(?P<after>[0-9a-f]{2,8})"
-    r"|(?P<written>[0-9a-f]{2,8}))",
+    rf"(?:= (?P<read>{_NUMBER})"
+    rf"|(?P<before>{_NUMBER})->\({_NUMBER}:(?P<mask>{_NUMBER})\)->(?P<after>{_NUMBER})"
+    rf"|(?P<written>{_NUMBER}))",
     re.IGNORECASE,
 )
 _ASKED = re.compile(r"(?P<register>[A-Z_][\w@+]{1,30}\.[bwl])(?P<write>=)?", re.IGNORECASE)
-_SELECTOR = re.compile(rf"-s\s*{_BDF}(?=\s|$)", re.IGNORECASE)
+_SELECTOR = re.compile(rf"-s\s*[\"']?{_BDF}(?=[\s\"']|$)", re.IGNORECASE)
 _COMMAND = re.compile(r"(?:^|[\s$#>+(`])setpci\s+-")
 # What loops and people put between an address and its value.
 _PUNCTUATION = str.maketrans("=:|,", "    ")
@@ -85,6 +85,8 @@ def parse_setpci_document(text: str) -> dict[str, object]:
 
 
 class _Reader:
+    """Joins words with the address or the command above them."""
+
     def __init__(self) -> None:
         self.records: list[SetpciRecord] = []
         self.asked: tuple[Bdf | None, str | None] = (None, None)

@@ -30,9 +30,11 @@ _ESCAPE = re.compile(
     r"|\[[0-9]{1,3}(?:;[0-9]{1,3}){0,5}m"
 )
 _COLOUR = re.compile(r"\[[0-9;]{1,24}m")
-# All but tab and line feed; then zero-width and direction marks, and the byte order mark.
+# All but tab and line feed; then zero-width and direction marks, the byte order mark, and halves
+# of surrogate pairs, which no encoder takes.
 _CONTROL = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]+"
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff"
+    r"\ud800-\udfff]+"
 )
 _QUOTE = re.compile(r" {0,3}>(?: ?>){0,20} ?")
 _MARKDOWN = re.compile(r"\\([\[\]<>_*|#~`])")

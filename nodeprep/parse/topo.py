@@ -1,24 +1,18 @@
 """`nvidia-smi topo -m` (and `-mp`): levels between GPUs, and between GPUs and NICs.
 
 The level is made of PCIe bridges and NUMA nodes; ACS does not show in it.  The legend's wording has
-changed over the years (`switch`, `bridge`; SOC for SYS before 2017) and is not read.
+changed over the years (`switch`, `bridge`) and is not read.
 """
 
 from __future__ import annotations
 
-import re
-
 from nodeprep.model.topology import LevelMatrix
-from nodeprep.parse.matrix import Kind, read_matrices
-
-LEVEL_CELL = re.compile(r"X|NV\d{1,3}|PIX|PXB|PHB|NODE|SYS|SOC")
-P2P_CELL = re.compile(r"X|OK|CNS|GNS|TNS|NS|DR|U")
+from nodeprep.parse.matrix import LEVEL_CELL, Kind, read_matrices
 
 TOPO = Kind(
     program="nvidia-smi topo -m",
     cell=LEVEL_CELL,
     has_affinity=True,
-    other_cell=P2P_CELL,
     other_program="nvidia-smi topo -p2p (kind p2p)",
 )
 

@@ -17,6 +17,7 @@ from nodeprep.model.pci import Bdf, PciFunction, PortType
 from nodeprep.model.readings import CommandResult, NvmlReading, ResourcesReading
 from nodeprep.model.tree import PciTree
 from tests.pci_bytes import ACS_OFFSET, config_space, control_word
+from tests.watching import WatchesByRunning
 
 DEVICES = "/sys/bus/pci/devices/"
 
@@ -38,7 +39,7 @@ class Killed(BaseException):
     """The process ends here: nothing of it runs any more."""
 
 
-class MemoryHost:
+class MemoryHost(WatchesByRunning):
     """The Host door of a machine made from facts."""
 
     machine: str | None = None
@@ -50,7 +51,12 @@ class MemoryHost:
         self._is_root = is_root
         tree = PciTree(facts.functions)
         self.spaces = {bdf: bytearray(_space(one)) for bdf, one in facts.functions.items()}
-        self.links = {bdf: _link(tree, one) for bdf, one in facts.functions.items()}
+        self.links: dict[str, str] = {
+            bdf: _link(tree, one) for bdf, one in facts.functions.items()
+        }
+        self.texts: dict[str, str] = {}
+        """Small files by path."""
+        self.gpus: NvmlReading | None = None
         self.faults: dict[int, Fault] = {}
         """Number of the setpci call, from 0 -> what goes wrong in it."""
         self.calls: list[tuple[str, ...]] = []
@@ -84,16 +90,34 @@ class MemoryHost:
             lambda offset, length: self.read_bytes(path, offset=offset, length=length)
         )
 
+    def write_bytes(self, path: str, data: bytes, *, offset: int) -> None:
+        self._live()
+        bdf = Bdf(path.removeprefix(DEVICES).removesuffix("/config"))
+        fault = self.faults.get(len(self.calls))
+        assert offset == ACS_OFFSET + 6
+        self.calls.append(("pwrite", bdf, data.hex()))
+        if fault is Fault.SILENT_DENIAL:
+            raise Denied(f"{path}: Operation not permitted")
+        if fault is not Fault.NO_EFFECT:
+            self.set_control(bdf, int.from_bytes(data, "little"))
+        if fault is Fault.LOSES_PORT:
+            self.spaces[bdf][:] = b"\xff" * len(self.spaces[bdf])
+
     def read_text(self, path: str) -> str:
-        raise NotFound(f"no {path}")
+        try:
+            return self.texts[path]
+        except KeyError:
+            raise NotFound(f"no {path}") from None
 
     def list_dir(self, path: str) -> tuple[str, ...]:
+        if path.rstrip("/") != DEVICES.rstrip("/"):
+            raise NotFound(f"no {path}")
         return tuple(sorted(self.spaces))
 
     def read_link(self, path: str) -> str:
         self._live()
         try:
-            return self.links[Bdf(path.removeprefix(DEVICES))]
+            return self.links[path.removeprefix(DEVICES)]
         except KeyError:
             raise NotFound(f"no {path}") from None
 
@@ -122,7 +146,9 @@ class MemoryHost:
         return _result(argv, 0, "")
 
     def nvml(self) -> NvmlReading:
-        raise NotFound("no NVML")
+        if self.gpus is None:
+            raise NotFound("no NVML")
+        return self.gpus
 
     def resources(self) -> ResourcesReading:
         raise Denied("no resources")

@@ -265,7 +265,7 @@ def test_a_rollback_keeps_what_an_earlier_run_did(tmp_path: Path) -> None:
 def test_an_interruption_at_any_step_rolls_back(tmp_path: Path, stop: type[BaseException]) -> None:
     steps: list[str] = []
     make_bench(tmp_path / "count").apply(on_step=steps.append)
-    assert len(steps) == 9
+    assert len(steps) == 10
     for at in range(len(steps)):
         bench, seen = make_bench(tmp_path / str(at)), iter(range(len(steps)))
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
 
 from nodeprep.errors import Denied, HostError, NotFound, NotRecorded, TimedOut
+from nodeprep.host.base import ReadAt
 from nodeprep.gate.run import gate_argv, gate_environment, largest_size, run_gate
 from nodeprep.model.facts import NodeFacts, Origin
 from nodeprep.model.gate import GateResult, GateVerdict
@@ -17,12 +19,13 @@ from nodeprep.settings import GatePolicy
 from nodeprep.units import GIB
 from tests.gate.nodes import on_nvlink, on_root_ports, on_switch
 from tests.simulator.nccl import simulate_all_reduce
+from tests.watching import WatchesByRunning
 
 BINARY = "/opt/nccl-tests/build/all_reduce_perf"
 Answer = Callable[[tuple[str, ...]], CommandResult]
 
 
-class GateHost:
+class GateHost(WatchesByRunning):
     """A host that has only programs."""
 
     origin = Origin.LIVE
@@ -37,6 +40,12 @@ class GateHost:
         self.ran: list[tuple[tuple[str, ...], float, dict[str, str]]] = []
 
     def read_bytes(self, path: str, *, offset: int = 0, length: int | None = None) -> bytes:
+        raise NotFound(path)
+
+    def write_bytes(self, path: str, data: bytes, *, offset: int) -> None:
+        raise NotFound(path)
+
+    def opened(self, path: str) -> AbstractContextManager[ReadAt]:
         raise NotFound(path)
 
     def read_text(self, path: str) -> str:

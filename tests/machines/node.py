@@ -12,6 +12,7 @@ from nodeprep.model.facts import Origin
 from nodeprep.model.pci import Bdf, PortType, bus_of, parse_bdf
 from nodeprep.model.readings import CommandResult, NvmlReading, ResourcesReading
 from tests.pci_bytes import config_space
+from tests.watching import WatchesByRunning
 
 DEVICES = "/sys/bus/pci/devices"
 ACS_CAP = 0x5F
@@ -142,7 +143,7 @@ class Node:
                 listed.append(str(group))
 
 
-class BuiltHost:
+class BuiltHost(WatchesByRunning):
     """Answers like the node would; everything it was not given is not there."""
 
     origin = Origin.REPLAY
@@ -168,6 +169,9 @@ class BuiltHost:
         return nullcontext(
             lambda offset, length: self.read_bytes(path, offset=offset, length=length)
         )
+
+    def write_bytes(self, path: str, data: bytes, *, offset: int) -> None:
+        raise NotFound(path)
 
     def read_text(self, path: str) -> str:
         return self.read_bytes(path).decode().rstrip("\n")

@@ -54,9 +54,10 @@ def test_utf_16_of_a_windows_shell() -> None:
 @pytest.mark.parametrize("data", [b"", b"\0" * 64, b"\xff\xfe", bytes(range(256)) * 4])
 def test_foreign_bytes_are_a_clear_error(kind: str, data: bytes) -> None:
     try:
-        msgspec.json.encode(parse_kind(kind, data))
-    except ParseError as error:
-        assert error.message
+        document = parse_kind(kind, data)
+    except ParseError:
+        return
+    assert msgspec.json.encode(document)
 
 
 def test_an_unknown_kind_names_the_nearest() -> None:
@@ -77,5 +78,7 @@ def test_nothing_is_imported_before_it_is_used() -> None:
         "import sys; import nodeprep.parse.kinds; "
         "print([m for m in sys.modules if m.startswith(('nodeprep.parse.', 'prometheus'))])"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert set(eval(result.stdout)) == {"nodeprep.parse.kinds", "nodeprep.parse.text"}

@@ -29,6 +29,7 @@ from nodeprep.parse.text import (
         ("\u241b[4mGPU0\x9b0m", "GPU0"),
         ("\x1b]0;root@gpu1: ~\x07$ ls", "$ ls"),
         ("\x1b(BGPU0", "GPU0"),
+        ("GPU0\ud800", "GPU0"),
         ("G\0P\0U\0000\0", "GPU0"),
         ("\ufeffGPU0\u200b\u00ad\u202e", "GPU0"),
         ("> > 00:01.0 PCI bridge", "00:01.0 PCI bridge"),

@@ -1,0 +1,144 @@
+"""Compose files: the services in the terms of `docker run`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from nodeprep.model.base import Record
+from nodeprep.model.launch import Container, Variable
+from nodeprep.parse.shell_words import split_words
+from nodeprep.parse.yaml_tree import Tree
+
+_AS_THEY_ARE = {
+    "ipc": "ipc", "shm_size": "shm-size", "network_mode": "network", "pid": "pid", "user": "user",
+    "restart": "restart", "runtime": "runtime", "cap_drop": "cap-drop", "cap_add": "cap-add",
+    "security_opt": "security-opt", "tmpfs": "tmpfs", "devices": "device",
+}  # fmt: skip
+_SWITCHES = {"privileged": "privileged", "read_only": "read-only", "init": "init"}
+_MOST_SERVICES = 64
+
+
+class ComposeService(Record, frozen=True):
+    name: str
+    container: Container
+    env: tuple[Variable, ...]
+    command: tuple[str, ...]
+    line: int | None
+    command_line: int | None
+
+
+def read_services(tree: Tree) -> tuple[ComposeService, ...]:
+    """The services of a compose file; a service that is no mapping is left out."""
+    services = tree.value.get("services") if isinstance(tree.value, dict) else None
+    if not isinstance(services, dict):
+        return ()
+    return tuple(
+        _service(str(name), body, tree)
+        for name, body in list(services.items())[:_MOST_SERVICES]
+        if isinstance(body, dict)
+    )
+
+
+def _service(name: str, body: dict[Any, Any], tree: Tree) -> ComposeService:
+    options: dict[str, list[str]] = {}
+    for key, option in _AS_THEY_ARE.items():
+        if body.get(key) is not None:
+            options[option] = [_undollar(one) for one in _texts(body[key])]
+    for key, option in _SWITCHES.items():
+        if isinstance(body.get(key), bool):
+            options[option] = ["true" if body[key] else "false"]
+    options["publish"] = list(_ports(body.get("ports")))
+    options["volume"] = list(_volumes(body.get("volumes")))
+    gpus = _gpus(body)
+    if gpus:
+        options["gpus"] = [gpus]
+    line = tree.line("services", name)
+    entrypoint = _words(body.get("entrypoint"))
+    container = Container(
+        image=_undollar(str(body["image"])) if body.get("image") else None,
+        options={key: tuple(values) for key, values in options.items() if values},
+        entrypoint=entrypoint[0] if entrypoint else None,
+        env_files=tuple(
+            str(one.get("path", "")) if isinstance(one, dict) else str(one)
+            for one in _listed(body.get("env_file"))
+        ),
+        line=line,
+    )
+    return ComposeService(
+        name=name,
+        container=container,
+        env=tuple(_variables(body.get("environment"), tree.line("services", name, "environment"))),
+        command=(*entrypoint, *_words(body.get("command"))),
+        line=line,
+        command_line=tree.line("services", name, "command"),
+    )
+
+
+def _listed(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return list(value) if isinstance(value, list) else [value]
+
+
+def _texts(value: Any) -> list[str]:
+    return [str(one) for one in _listed(value)]
+
+
+def _undollar(text: str) -> str:
+    return text.replace("$$", "$")
+
+
+def _words(value: Any) -> tuple[str, ...]:
+    """A command in either form: a list, or a line that compose splits as a shell would."""
+    if isinstance(value, str):
+        return split_words(_undollar(value))
+    return tuple(_undollar(one) for one in _texts(value))
+
+
+def _ports(value: Any) -> Iterator[str]:
+    """Short and long syntax as the value of --publish."""
+    for one in _listed(value):
+        if isinstance(one, dict):
+            host = str(one.get("host_ip") or "")
+            place = f"[{host}]:" if ":" in host else f"{host}:" if host else ""
+            yield f"{place}{one.get('published', '')}:{one.get('target', '')}"
+        else:
+            yield str(one)
+
+
+def _volumes(value: Any) -> Iterator[str]:
+    for one in _listed(value):
+        if isinstance(one, dict):
+            yield f"{one.get('source', '')}:{one.get('target', '')}"
+        else:
+            yield str(one)
+
+
+def _gpus(body: dict[Any, Any]) -> str | None:
+    """Whether the service asks for GPUs, in any of the ways there are."""
+    if body.get("gpus"):
+        return str(body["gpus"])
+    deploy: Any = body
+    for key in ("deploy", "resources", "reservations", "devices"):
+        deploy = deploy.get(key) if isinstance(deploy, dict) else None
+    for device in _listed(deploy):
+        if isinstance(device, dict) and "gpu" in str(device.get("capabilities", "")):
+            ids = device.get("device_ids")
+            return f"device={','.join(_texts(ids))}" if ids else str(device.get("count", "all"))
+    return None
+
+
+def _variables(value: Any, line: int | None) -> Iterator[Variable]:
+    if isinstance(value, dict):
+        for name, content in value.items():
+            text = None if content is None else _undollar(_scalar(content))
+            yield Variable(name=str(name)[:200], value=text, line=line)
+    else:
+        for one in _texts(value):
+            name, equals, content = one.partition("=")
+            yield Variable(name=name[:200], value=_undollar(content) if equals else None, line=line)
+
+
+def _scalar(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

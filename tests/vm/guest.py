@@ -1,0 +1,177 @@
+"""One running guest: boot it, run programs in it, reboot it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shlex
+import socket
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.vm.image import PART
+
+BOOT_DEADLINE_S = 240.0
+_COMMAND_DEADLINE_S = 120.0
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a program in the guest did."""
+
+    argv: tuple[str, ...]
+    status: int
+    stdout: str
+    stderr: str
+
+    def document(self) -> Any:
+        """The JSON document it printed."""
+        assert self.stdout, self
+        return json.loads(self.stdout)
+
+
+class GuestLost(Exception):
+    """The guest does not answer: its console tells more."""
+
+
+class Guest:
+    """QEMU with the fabric, the disk (thrown away at the end) and one kernel."""
+
+    def __init__(self, work: Path, image: Path, kernel: Path, fabric: list[str]) -> None:
+        self._work = work
+        self._console = work / "console.log"
+        self._argv = _qemu(work, image, kernel, fabric)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._link: socket.socket | None = None
+        self._received = b""
+        self.boot_id = ""
+        self.boots = 0
+
+    def start(self, append: str = "") -> None:
+        """Boots; `append` is added to the kernel command line. Returns when programs can run."""
+        argv = [word.replace("@APPEND@", append) for word in self._argv]
+        (self._work / "command").write_text(shlex.join(argv) + "\n")
+        self._process = subprocess.Popen(argv, stdin=subprocess.DEVNULL)
+        self._link = _connect(self._work / "agent", time.monotonic() + 20)
+        self._wait_ready()
+
+    def stop(self) -> None:
+        """Ends QEMU; the disk's changes go with it."""
+        if self._link is not None:
+            self._link.close()
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(timeout=30)
+
+    def run(self, *argv: str, deadline_s: float = _COMMAND_DEADLINE_S, stdin: str = "") -> Ran:
+        """One program in the guest, without a shell."""
+        asked = {
+            "argv": argv,
+            "timeout": deadline_s,
+            "input": base64.b64encode(stdin.encode()).decode(),
+        }
+        self._send(json.dumps(asked))
+        said = self._line(time.monotonic() + deadline_s + 60)
+        output, errors = (base64.b64decode(said[key]).decode() for key in ("out", "err"))
+        return Ran(argv, said["rc"], output, errors)
+
+    def sh(self, script: str, **options: Any) -> str:
+        """A script that must end with 0; its output."""
+        ran = self.run("/bin/sh", "-euc", script, **options)
+        assert ran.status == 0, ran
+        return ran.stdout.strip()
+
+    def nodeprep(self, *arguments: str, **options: Any) -> Ran:
+        return self.run("nodeprep", *arguments, **options)
+
+    def words(self, *ports: str) -> dict[str, str]:
+        """ACS control words, read by the guest's own setpci."""
+        script = "".join(f"setpci -s {port} ECAP_ACS+6.w 2>&1 || true\n" for port in ports)
+        return dict(zip(ports, self.sh(script).split("\n"), strict=True))
+
+    def reboot(self) -> None:
+        """A warm reboot from inside; returns when programs can run again."""
+        before = self.boot_id
+        self.run("systemctl", "--no-block", "reboot")
+        self._wait_ready()
+        assert self.boot_id != before
+
+    def console(self, lines: int = 40) -> str:
+        """The end of what the kernel said."""
+        if not self._console.exists():
+            return ""
+        return "\n".join(self._console.read_text(errors="replace").splitlines()[-lines:])
+
+    def _wait_ready(self) -> None:
+        deadline = time.monotonic() + BOOT_DEADLINE_S
+        while "ready" not in (said := self._line(deadline)):
+            pass
+        self.boot_id = said["ready"]
+        self.boots += 1
+
+    def _send(self, line: str) -> None:
+        assert self._link is not None
+        self._link.sendall(line.encode() + b"\n")
+
+    def _line(self, deadline: float) -> dict[str, Any]:
+        """The next whole JSON object; noise of the serial line is skipped."""
+        assert self._link is not None
+        while True:
+            while b"\n" in self._received:
+                line, _, self._received = self._received.partition(b"\n")
+                try:
+                    said = json.loads(line)
+                except ValueError:
+                    continue
+                if isinstance(said, dict):
+                    return said
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise GuestLost(f"no answer in time\n{self.console()}")
+            self._link.settimeout(left)
+            try:
+                chunk = self._link.recv(65536)
+            except TimeoutError:
+                continue
+            if not chunk:
+                raise GuestLost(f"QEMU ended\n{self.console()}")
+            self._received += chunk
+
+
+def _connect(path: Path, deadline: float) -> socket.socket:
+    while True:
+        link = socket.socket(socket.AF_UNIX)
+        try:
+            link.connect(str(path))
+        except OSError:
+            link.close()
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+        else:
+            return link
+
+
+def _qemu(work: Path, image: Path, kernel: Path, fabric: list[str]) -> list[str]:
+    """TCG unless asked for: that /dev/kvm can be opened does not prove that a guest runs on it."""
+    kvm = os.environ.get("NODEPREP_VM_KVM") == "1"
+    command_line = (
+        f"root=PARTUUID={PART} rootwait rw console=ttyS0 panic=-1 intel_iommu=on "
+        "systemd.show_status=0 quiet @APPEND@"
+    )
+    return [
+        "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none", "-M", "q35",
+        *(["-accel", "kvm", "-cpu", "host"] if kvm else
+          ["-accel", "tcg,thread=multi", "-cpu", "max"]),
+        "-smp", "2", "-m", "1024", "-kernel", str(kernel), "-append", command_line,
+        "-chardev", f"file,id=console,path={work / 'console.log'}", "-serial", "chardev:console",
+        "-chardev", f"socket,id=agent,path={work / 'agent'},server=on,wait=off",
+        "-serial", "chardev:agent",
+        "-drive", f"file={image},format=raw,if=none,id=disk,snapshot=on",
+        "-device", "nvme,serial=disk,drive=disk,addr=1d.0",
+        *fabric,
+    ]  # fmt: skip
