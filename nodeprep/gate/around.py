@@ -51,9 +51,9 @@ class Surroundings:
             dict.fromkeys(bdf for gpu in self._gpus for bdf in reversed(tree.path(gpu.bdf)))
         )
         self._loaded_from = max_bytes // _LOADED_FRACTION
-        self._before = self._counters()
-        self._clocks_before = self._nvml()
-        self._clocks_during: dict[Bdf, NvmlGpu] = {}
+        self._before = self._nvml()
+        self._counters_before = self._counters(self._before)
+        self._during: dict[Bdf, NvmlGpu] = {}
         self._links: dict[Bdf, LoadedLink] = {}
 
     def on_row(self, size_bytes: int) -> None:
@@ -61,45 +61,45 @@ class Surroundings:
         if size_bytes < self._loaded_from or self._links:
             return
         self._links = {gpu.bdf: self._link(gpu.bdf) for gpu in self._gpus}
-        self._clocks_during = self._nvml()
+        self._during = self._nvml()
 
-    def deltas(self) -> tuple[CounterDelta, ...]:
-        """Every counter that could be read on both sides of the run."""
-        after = self._counters()
-        return tuple(
+    def finish(self) -> tuple[tuple[CounterDelta, ...], tuple[ClockReading, ...]]:
+        """Reads everything once more: counters that could be read on both sides, and clocks."""
+        last = self._nvml()
+        after = self._counters(last)
+        deltas = tuple(
             CounterDelta(subject=subject, name=name, before=value, after=after[subject, name])
-            for (subject, name), value in self._before.items()
+            for (subject, name), value in self._counters_before.items()
             if (subject, name) in after
         )
-
-    def clocks(self) -> tuple[ClockReading, ...]:
-        after = self._nvml()
-        moments = (self._clocks_before, self._clocks_during, after)
-        return tuple(
+        moments = (self._before, self._during, last)
+        clocks = tuple(
             ClockReading(
                 gpu=gpu.index,
-                sm_mhz=(_clock(moments[0], gpu.bdf), _clock(moments[1], gpu.bdf),
-                        _clock(moments[2], gpu.bdf)),
-                throttles=throttle_names(
-                    _mask(self._clocks_during, gpu.bdf) | _mask(after, gpu.bdf)
+                sm_mhz=(
+                    _clock(self._before, gpu.bdf),
+                    _clock(self._during, gpu.bdf),
+                    _clock(last, gpu.bdf),
                 ),
+                throttles=throttle_names(_mask(self._during, gpu.bdf) | _mask(last, gpu.bdf)),
             )
             for gpu in self._gpus
             if any(gpu.bdf in moment for moment in moments)
-        )  # fmt: skip
+        )
+        return deltas, clocks
 
     def links(self) -> tuple[LoadedLink, ...]:
         """Links of the GPUs under load; empty when no row of a large size came."""
         return tuple(self._links.values())
 
-    def _counters(self) -> dict[tuple[str, str], int]:
+    def _counters(self, nvml: dict[Bdf, NvmlGpu]) -> dict[tuple[str, str], int]:
         found: dict[tuple[str, str], int] = {}
         for bdf in self._path:
             for name in AER_FILES:
                 total = parse_aer_total(text_or_none(self._host, f"{DEVICES}{bdf}/{name}") or "")
                 if total is not None:
                     found[bdf, name] = total
-        for bdf, gpu in self._nvml().items():
+        for bdf, gpu in nvml.items():
             if gpu.pcie_replays is not None:
                 found[bdf, "replays"] = gpu.pcie_replays
         return found

@@ -37,6 +37,8 @@ class Container(Record, frozen=True):
     image: str
     name: str
     """By which it is killed."""
+    mounts: tuple[tuple[str, str], ...] = ()
+    """Files of the node and where the container finds them, read only."""
 
 
 class Command(Record, frozen=True):
@@ -125,7 +127,8 @@ def _container_argv(
     inside = dict(env)
     if all(name.isdecimal() for name in command.gpus):
         inside.pop("CUDA_VISIBLE_DEVICES", None)  # the container numbers its GPUs anew
-    shared = ("--volume", f"{folder}:{LOG_PLACE}") if folder else ()
+    shared = [f"--volume={here}:{there}:ro" for here, there in container.mounts]
+    shared += [f"--volume={folder}:{LOG_PLACE}"] if folder else []
     return (
         container.engine, "run", "--rm", "--pull=never", "--name", container.name,
         "--network=none", "--ipc=host", "--ulimit=memlock=-1", "--cap-add=SYS_NICE",

@@ -18,8 +18,18 @@ from nodeprep.settings import GatePolicy
 Ruling = tuple[GateVerdict, str]
 
 _SPREAD_ROWS = 3
-_LAUNCH_FAILURES = {126: "the program cannot be run", 127: "the program or one of its libraries "
-                    "is missing"}  # fmt: skip
+MEASURED = (
+    GateVerdict.PASS,
+    GateVerdict.FAIL_BANDWIDTH,
+    GateVerdict.FAIL_TRANSPORT,
+    GateVerdict.NO_THRESHOLD,
+)
+"""Verdicts over a run that ended, with the right data."""
+_LAUNCH_FAILURES = {
+    125: "the container could not be started",
+    126: "the program cannot be run",
+    127: "the program or one of its libraries is missing",
+}
 _CHECK_STATUSES = (0, 1, 7)
 """nccl-tests ends with 1 (up to 2.17.2) or 7 when its own checks fail; these are judged here."""
 _TIMEOUT_STATUS = 124
@@ -60,7 +70,7 @@ def judge(
         or _refuse_table(report, exit_status, group_size)
         or _judge_bandwidth(report, measured, threshold)
     )
-    usable = ruling[0] in _MEASURED
+    usable = ruling[0] in MEASURED
     return GateResult(
         verdict=ruling[0],
         reason=ruling[1],
@@ -73,17 +83,10 @@ def judge(
         rows=report.rows,
         transports=report.channels,
         avg_busbw_gbps=report.avg_busbw_gbps,
+        nccl_version=report.nccl_version,
         warnings=tuple(_warnings(report, exit_status, threshold, policy)) if usable else (),
         simulated=report.simulated,
     )
-
-
-_MEASURED = (
-    GateVerdict.PASS,
-    GateVerdict.FAIL_BANDWIDTH,
-    GateVerdict.FAIL_TRANSPORT,
-    GateVerdict.NO_THRESHOLD,
-)
 
 
 def wrong_transports(report: NcclReport, expected: str | None) -> tuple[str, ...]:
@@ -226,12 +229,23 @@ def _warnings(
     astray = wrong_transports(report, threshold.expected_transport)
     if astray:
         yield f"unexpected transport: {_listed(astray)}"
-    elif threshold.expected_transport == "P2P" and not report.channels:
-        yield "transport not proved: the log names no channel"
+    elif threshold.expected_transport == "P2P":
+        yield from _unproved(report)
     if exit_status in (1, 7):
         yield f"the program's own check failed (status {exit_status}); it is not what is judged"
     if not threshold.verified and threshold.source.startswith("table"):
         yield "no public recording verifies the threshold of this class"
+
+
+def _unproved(report: NcclReport) -> Iterator[str]:
+    """A ring has a way out of every rank; the log must name each of them."""
+    if not report.channels:
+        yield "transport not proved: the log names no channel"
+        return
+    sources = {int(pair.partition("->")[0]) for pair in report.channels}
+    silent = sorted({rank.rank for rank in report.ranks} - sources)
+    if silent:
+        yield f"transport not proved: the log names no way out of rank {_listed(silent)}"
 
 
 def _figure_warnings(
@@ -241,17 +255,23 @@ def _figure_warnings(
     mark, low = threshold.threshold_gbps, threshold.warn_below_gbps
     if measured is not None and mark is not None and low is not None and mark <= measured < low:
         yield f"{measured:.2f} GB/s passes, and is less than the {low:g} such nodes reach"
-    last = [value for row in rows[-_SPREAD_ROWS:] if (value := _mean(row)) is not None]
-    if len(last) == _SPREAD_ROWS and max(last) > 0:
-        spread = (max(last) - min(last)) / max(last)
-        if spread > policy.max_spread:
-            yield f"the last three sizes spread by {spread:.0%}: measure again"
+    apart = spread(rows)
+    if apart is not None and apart > policy.max_spread:
+        yield f"the last three sizes spread by {apart:.0%}: measure again"
     values = [value for row in rows if (value := _mean(row)) is not None]
     if values and measured is not None and max(values) > 0:
         drop = 1 - measured / max(values)
         if drop > policy.max_drop_from_peak:
             yield f"bandwidth falls {drop:.0%} from its peak of {max(values):.2f} GB/s"
     yield from _half_warning(rows, policy)
+
+
+def spread(rows: Sequence[NcclRow]) -> float | None:
+    """How far the last three sizes lie apart, as a fraction of the best; None: fewer rows."""
+    last = [value for row in rows[-_SPREAD_ROWS:] if (value := _mean(row)) is not None]
+    if len(last) < _SPREAD_ROWS or max(last) <= 0:
+        return None
+    return (max(last) - min(last)) / max(last)
 
 
 def _half_warning(rows: Sequence[NcclRow], policy: GatePolicy) -> Iterator[str]:
@@ -274,8 +294,10 @@ def _largest(rows: Sequence[NcclRow]) -> NcclRow:
 
 
 def _mean(row: NcclRow) -> float | None:
-    halves = _both(row)
-    return None if halves is None else sum(halves) / 2
+    """Of the halves that were measured; PyTorch measures in place only."""
+    figures = [_busbw(half) for half in (row.out_of_place, row.in_place) if half is not None]
+    known = [figure for figure in figures if figure is not None]
+    return sum(known) / len(known) if known and len(known) == len(figures) else None
 
 
 def _both(row: NcclRow) -> tuple[float, float] | None:
@@ -293,5 +315,5 @@ def _explained(reason: str) -> str:
     return f"{reason}: {meaning}" if meaning else reason
 
 
-def _listed(items: Sequence[str]) -> str:
-    return ", ".join(items[:8]) + (f" and {len(items) - 8} more" if len(items) > 8 else "")
+def _listed(items: Sequence[object]) -> str:
+    return ", ".join(map(str, items[:8])) + (f" and {len(items) - 8} more" if len(items) > 8 else "")

@@ -27,7 +27,12 @@ def threshold(
     found = classify(facts, group, nccl_version)
     row = row_for(found.link_class, len(group)) if found.link_class else None
     built_in = _from_row(found, row) if row else _without_row(found, len(group))
-    given = [(min_busbw_gbps, "--min-busbw"), (settings.min_busbw_gbps, "config")]
+    by_class = settings.class_busbw_gbps.get(found.link_class or "")
+    given = [
+        (min_busbw_gbps, "--min-busbw"),
+        (settings.min_busbw_gbps, "config"),
+        (by_class, f"config: {found.link_class}"),
+    ]
     for value, source in given:
         if value is not None:
             return msgspec.structs.replace(
@@ -45,6 +50,8 @@ def _from_row(found: GroupClass, row: ClassRow) -> Threshold:
     kept = [row.note] if row.note else []
     if not row.verified:
         kept.append("the figures of this class are not verified by a public recording")
+    fraction = row.pass_gbps / row.expected_gbps
+    notes = (*notes, f"the pass mark is {fraction:.2f} of the {row.expected_gbps:g} expected")
     return Threshold(
         threshold_gbps=_rounded(row.pass_gbps * scale),
         expected_gbps=_rounded(row.expected_gbps * scale),

@@ -52,7 +52,6 @@ class Container(Record, frozen=True):
     options: dict[str, tuple[str, ...]]
     """Long name without dashes -> its values; a switch has `true`."""
     entrypoint: str | None = None
-    env_files: tuple[str, ...] = ()
     line: int | None = None
 
     def has(self, name: str) -> bool:
@@ -76,6 +75,8 @@ class Launch(Record, frozen=True):
     entry: str | None = None
     """`serve` (vllm serve), `module` (python -m ...api_server), `image` (the image's own entry
     point); None: the text does not say."""
+    env_files: tuple[str, ...] = ()
+    """Files of variables that it reads besides."""
     config_file: str | None = None
     """Value of --config."""
     has_model_option: bool = False

@@ -15,7 +15,7 @@ class QuantScheme(Record, frozen=True):
     weight_bits: float
     """Stored bits of one weight, without scales."""
     group_size: int | None = None
-    """Weights that share one scale along the input dimension; None: one scale a channel or tensor."""
+    """Weights that share one scale along the input dimension; None: one a channel or tensor."""
     scale_bytes: float = 2.0
     """Bytes of one scale."""
     zero_point_bits: float = 0.0
@@ -25,7 +25,7 @@ class QuantScheme(Record, frozen=True):
     activation_bits: int | None = None
     """Bits of the quantized activations; None: the activation type itself."""
     skips: tuple[str, ...] = ()
-    """Module classes left in the activation type: attention, mlp, experts, shared_experts, lm_head."""
+    """Modules left in the activation type: attention, mlp, experts, shared_experts, lm_head."""
 
 
 class MoeShape(Record, frozen=True):
@@ -41,7 +41,7 @@ class MoeShape(Record, frozen=True):
 
 
 class MlaShape(Record, frozen=True):
-    """Multi-head latent attention (DeepSeek): one latent vector a token instead of K and V heads."""
+    """Multi-head latent attention (DeepSeek): one latent vector a token, no K and V heads."""
 
     kv_lora_rank: int
     rope_head_dim: int

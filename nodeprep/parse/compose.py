@@ -50,6 +50,10 @@ def _service(name: str, body: dict[Any, Any], tree: Tree) -> ComposeService:
             options[option] = ["true" if body[key] else "false"]
     options["publish"] = list(_ports(body.get("ports")))
     options["volume"] = list(_volumes(body.get("volumes")))
+    options["env-file"] = [
+        str(one.get("path", "")) if isinstance(one, dict) else str(one)
+        for one in _listed(body.get("env_file"))
+    ]
     gpus = _gpus(body)
     if gpus:
         options["gpus"] = [gpus]
@@ -59,10 +63,6 @@ def _service(name: str, body: dict[Any, Any], tree: Tree) -> ComposeService:
         image=_undollar(str(body["image"])) if body.get("image") else None,
         options={key: tuple(values) for key, values in options.items() if values},
         entrypoint=entrypoint[0] if entrypoint else None,
-        env_files=tuple(
-            str(one.get("path", "")) if isinstance(one, dict) else str(one)
-            for one in _listed(body.get("env_file"))
-        ),
         line=line,
     )
     return ComposeService(

@@ -9,13 +9,12 @@ from nodeprep.model.base import Record
 from nodeprep.model.launch import Container, Variable
 
 _PROGRAMS = ("docker", "podman", "nerdctl")
-_SWITCHES = frozenset(
-    (  # options without a value
-        "detach rm init interactive tty privileged read-only publish-all no-healthcheck quiet "
-        "oom-kill-disable disable-content-trust sig-proxy replace rmi no-hosts no-hostname "
-        "tls-verify env-host http-proxy read-only-tmpfs debug rootfs"
-    ).split()
-)
+_SWITCHES = {
+    "detach", "rm", "init", "interactive", "tty", "privileged", "read-only", "publish-all",
+    "no-healthcheck", "quiet", "oom-kill-disable", "disable-content-trust", "sig-proxy",
+    "replace", "rmi", "no-hosts", "no-hostname", "tls-verify", "env-host", "http-proxy",
+    "read-only-tmpfs", "debug", "rootfs",
+}  # fmt: skip
 _SHORT = {
     "d": "detach", "i": "interactive", "t": "tty", "p": "publish", "P": "publish-all",
     "e": "env", "v": "volume", "m": "memory", "u": "user", "w": "workdir", "h": "hostname",
@@ -63,7 +62,6 @@ def read_run(words: Sequence[str], lines: Sequence[int], start: int) -> Containe
         image=words[at] if at < len(words) else None,
         options={name: tuple(values) for name, values in options.items()},
         entrypoint=options["entrypoint"][-1] if "entrypoint" in options else None,
-        env_files=tuple(options.get("env-file", ())),
         line=lines[start - 1] if start - 1 < len(lines) else None,
     )
     env = tuple(_variable(text, where["env", text]) for text in options.get("env", ()))

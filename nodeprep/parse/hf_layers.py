@@ -1,18 +1,12 @@
-"""What differs between layers: experts, latent, linear and sliding attention, a vision tower.
+"""What differs between layers: experts, latent and sliding attention, a vision tower.
 
 The names are those of the families' own config.json; see parse/hf_config.py.
 """
 
 from __future__ import annotations
 
-from nodeprep.errors import ParseError
-from nodeprep.model.memory import (
-    LinearAttentionShape,
-    MlaShape,
-    MoeShape,
-    SlidingShape,
-    VisionShape,
-)
+from nodeprep.model.memory import MlaShape, MoeShape, SlidingShape, VisionShape
+from nodeprep.parse.hf_hybrid import layer_types
 from nodeprep.parse.hf_keys import Config, maybe, need
 
 _QWEN_IMAGE_TOKENS = 16_384
@@ -74,57 +68,8 @@ def read_mla(config: Config) -> MlaShape | None:
     )
 
 
-def _layer_types(config: Config, layers: int) -> list[str]:
-    """The kind of each layer that owns a KV cache; empty: the file does not say."""
-    types = config.get("layer_types")
-    if not isinstance(types, list) or len(types) < layers:
-        return []
-    shared = maybe(config, "num_kv_shared_layers", least=0) or 0
-    return [one if isinstance(one, str) else "" for one in types[: max(0, layers - shared)]]
-
-
-def read_linear(config: Config, layers: int) -> LinearAttentionShape | None:
-    if isinstance(config.get("hybrid_override_pattern"), str):
-        raise ParseError(
-            "config.json: hybrid_override_pattern mixes layers of different shapes",
-            hint="nodeprep plans models whose layers share one shape; start vLLM once and read "
-            "its log",
-        )
-    types = _layer_types(config, layers)
-    key_heads = maybe(config, "linear_num_key_heads")
-    if key_heads is None:
-        return _mamba(config, types.count("mamba"))
-    every = maybe(config, "full_attention_interval", least=1) or 4
-    count = types.count("linear_attention") if types else layers - layers // every
-    return LinearAttentionShape(
-        layers=count,
-        key_heads=key_heads,
-        value_heads=need(config, "linear_num_value_heads"),
-        key_head_dim=need(config, "linear_key_head_dim"),
-        value_head_dim=need(config, "linear_value_head_dim"),
-        conv_kernel=maybe(config, "linear_conv_kernel_dim") or 4,
-        state_bytes=4 if config.get("mamba_ssm_dtype") == "float32" else None,
-    )
-
-
-def _mamba(config: Config, layers: int) -> LinearAttentionShape | None:
-    """Mamba 2 in the same words: groups and state are the keys, heads the values."""
-    heads = maybe(config, "mamba_n_heads", "mamba_num_heads")
-    if heads is None or not layers:
-        return None
-    return LinearAttentionShape(
-        layers=layers,
-        key_heads=maybe(config, "mamba_n_groups", "n_groups") or 1,
-        value_heads=heads,
-        key_head_dim=need(config, "mamba_d_state", "ssm_state_size"),
-        value_head_dim=need(config, "mamba_d_head", "mamba_head_dim"),
-        conv_kernel=maybe(config, "mamba_d_conv", "conv_kernel") or 4,
-        state_bytes=4 if config.get("mamba_ssm_dtype") == "float32" else None,
-    )
-
-
 def read_sliding(config: Config, layers: int, family: str) -> SlidingShape | None:
-    types = _layer_types(config, layers)
+    types = layer_types(config, layers)
     chunk = maybe(config, "attention_chunk_size")
     if chunk is not None and family.startswith("llama4"):
         count = types.count("chunked_attention") if types else layers - layers // 4

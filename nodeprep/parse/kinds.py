@@ -27,6 +27,10 @@ KINDS: dict[str, Kind] = {
     "nccl-log": Kind("nodeprep.parse.nccl_log:parse_nccl_log", "a log with NCCL_DEBUG=INFO"),
     "metrics": Kind("nodeprep.parse.metrics:parse_metrics", "a Prometheus page (vLLM /metrics)"),
     "config-json": Kind("nodeprep.parse.hf_config:parse_hf_config_text", "a model's config.json"),
+    "nvidia-smi": Kind(
+        "nodeprep.parse.nvidia_smi_table:parse_nvidia_smi_table", "nvidia-smi, the plain table"
+    ),
+    "dmesg": Kind("nodeprep.parse.kernel_log:parse_kernel_log", "dmesg, journalctl -k"),
     "cmdline": Kind("nodeprep.parse.cmdline:parse_cmdline", "/proc/cmdline"),
 }
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from msgspec.structs import replace
 
 from nodeprep.errors import ParseError
-from nodeprep.model.launch import Container, Form, Launch, LaunchText, TextNote, Variable
+from nodeprep.model.launch import Form, Launch, LaunchText, TextNote, Variable
 from nodeprep.parse.compose import ComposeService, read_services
 from nodeprep.parse.launch_command import Read, from_command, inside
 from nodeprep.parse.shell_words import Command, read_shell
@@ -85,15 +85,10 @@ def _unit(text: str) -> Read:
         ]
         notes += said
     if files:
-        launches = [_with_files(one, files) for one in launches]
+        launches = [
+            replace(one, env_files=files) if one.container is None else one for one in launches
+        ]
     return launches, notes
-
-
-def _with_files(launch: Launch, files: tuple[str, ...]) -> Launch:
-    """A unit's EnvironmentFile=; the container of a unit has its own."""
-    if launch.container is not None:
-        return launch
-    return replace(launch, container=Container(image=None, options={}, env_files=files))
 
 
 def _json(text: str) -> Read:

@@ -115,6 +115,7 @@ def _launch(
         options=tuple(one for one in options if one.plain not in ("model", "config")),
         env=env,
         container=container,
+        env_files=() if container is None else container.options.get("env-file", ()),
         model=named or model,
         entry=entry,
         config_file=config,

@@ -52,7 +52,7 @@ def decode(data: bytes) -> str:
     """
     if len(data) > MAX_TEXT_BYTES:
         raise ParseError(
-            f"the input is longer than {MAX_TEXT_BYTES >> 20} MiB ({len(data)} bytes)",
+            f"the input is longer than {MAX_TEXT_BYTES >> 20} MiB",
             hint=_TOO_LONG,
         )
     for mark, encoding in _BOMS:

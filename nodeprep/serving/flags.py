@@ -234,6 +234,27 @@ def nearest(name: str, version: str | None, count: int = 3) -> tuple[str, ...]:
     return tuple(get_close_matches(plain, known, n=count))
 
 
+def beginning_with(text: str, version: str) -> tuple[str, ...]:
+    """Flags of that release whose name begins with a text: what argparse takes as abbreviation."""
+    plain = text.lstrip("-").replace("_", "-")
+    return tuple(
+        one
+        for one in _table().flags
+        if one.startswith(plain) and flag(one, version) is not None
+    )
+
+
+def env_nearest(name: str) -> tuple[str, ...]:
+    """VLLM_ variables of any release with a similar name, best first."""
+    return tuple(get_close_matches(name[:80], _table().env, n=2, cutoff=0.8))
+
+
+def env_lived(name: str) -> tuple[str, str] | None:
+    """First and last release that was read and has the variable."""
+    spans = _table().env.get(name)
+    return (spans[0][0], spans[-1][1]) if spans else None
+
+
 def env_known(name: str, version: str) -> bool | None:
     """Whether a release's envs.py defines a VLLM_ variable.
 

@@ -1,0 +1,191 @@
+"""Measures a group of GPUs once, and again where one run does not decide."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from msgspec.structs import replace
+
+from nodeprep.errors import Denied, HostError, NotFound, NotRecorded, ParseError, TimedOut
+from nodeprep.gate.attempt import Attempt, Limits, OnRow, attempt
+from nodeprep.gate.command import NVLINK_SIZE, Command, gate_command
+from nodeprep.gate.judge import judge
+from nodeprep.gate.repeats import chosen, is_passing, wants_another
+from nodeprep.gate.threshold import threshold
+from nodeprep.gate.torch_fallback import parse_torch, torch_command
+from nodeprep.gate.without_p2p import without_p2p
+from nodeprep.host.base import Host
+from nodeprep.model.base import Record
+from nodeprep.model.facts import NodeFacts
+from nodeprep.model.gate import GateResult, GateRun, GateVerdict, NcclReport, Threshold
+from nodeprep.model.readings import Stopped
+from nodeprep.parse.nccl_tests import parse_nccl
+from nodeprep.settings import GatePolicy
+
+_NVLINK_PATIENCE = 3
+"""16 times the data: a node that lost NVLink needs 250 s, and is slow, not hung."""
+
+
+class Tool(Record, frozen=True):
+    """What measures: a program of the node, or of a container image."""
+
+    program: str
+    container: tuple[str, str] | None = None
+    """Engine and image."""
+    torch: bool = False
+
+    @property
+    def source(self) -> str:
+        return "torch" if self.torch else "nccl-tests"
+
+
+class Bench:
+    """One tool on one machine."""
+
+    def __init__(
+        self,
+        host: Host,
+        facts: NodeFacts,
+        policy: GatePolicy,
+        tool: Tool,
+        *,
+        min_busbw_gbps: float | None,
+        allow_simulated: bool,
+        tell: Callable[[str], None],
+    ) -> None:
+        self.host = host
+        self.facts = facts
+        self.policy = policy
+        self.tool = tool
+        self.tell = tell
+        self._min_busbw_gbps = min_busbw_gbps
+        self._allow_simulated = allow_simulated
+
+    def limits(self, max_size: str) -> Limits:
+        times = _NVLINK_PATIENCE if max_size == NVLINK_SIZE else 1
+        return Limits(
+            deadline_s=self.policy.deadline_s * times, silence_s=self.policy.silence_s * times
+        )
+
+    def once(
+        self,
+        group: Sequence[int],
+        max_size: str,
+        *,
+        settings: dict[str, str] | None = None,
+        limits: Limits | None = None,
+        on_row: OnRow = lambda _: None,
+    ) -> GateResult:
+        """One run, judged.  Nothing the machine does is raised; it is a verdict."""
+        facts = without_p2p(self.facts) if settings else self.facts
+        given = None if settings else self._min_busbw_gbps
+        command = self._command(group, max_size, settings)
+        mark = threshold(facts, tuple(group), self.policy, given, None)
+        try:
+            done = attempt(
+                self.host, command, limits or self.limits(max_size), tell=self.tell, on_row=on_row
+            )
+            report = _read(done, torch=self.tool.torch)
+        except (HostError, ParseError) as error:
+            result = _no_figures(error, mark)
+        else:
+            mark = threshold(facts, tuple(group), self.policy, given, report.nccl_version)
+            result = self._judged(done, report, mark, len(group))
+        return replace(result, binary=command.shown, source=self.tool.source)
+
+    def repeated(self, group: Sequence[int], max_size: str, on_row: OnRow) -> GateResult:
+        """Runs until the verdict stands: at once, or by the median of at most 1 + repeats."""
+        results = [self._after_waiting(group, max_size, on_row)]
+        while not self.host.simulates and wants_another(results, self.policy):
+            self.tell(f"run {len(results) + 1}, the last one: {results[-1].reason}")
+            results.append(self.once(group, max_size))
+        runs = tuple(told(str(number), one) for number, one in enumerate(results, 1))
+        return replace(chosen(results), runs=runs)
+
+    def _after_waiting(self, group: Sequence[int], max_size: str, on_row: OnRow) -> GateResult:
+        """The first run that does not meet a fabric or GPUs that are not ready yet."""
+        end = time.monotonic() + self.policy.wait_s
+        while True:
+            result = self.once(group, max_size, on_row=on_row)
+            late = time.monotonic() + self.policy.retry_every_s > end
+            if self.host.simulates or late or not is_passing(result):
+                return result
+            self.tell(f"waiting: {result.reason}")
+            time.sleep(self.policy.retry_every_s)
+
+    def _command(
+        self, group: Sequence[int], max_size: str, settings: dict[str, str] | None
+    ) -> Command:
+        make = torch_command if self.tool.torch else gate_command
+        return make(
+            self.facts, group, self.tool.program, max_size,
+            settings=settings, container=self.tool.container,
+        )  # fmt: skip
+
+    def _judged(
+        self, done: Attempt, report: NcclReport, mark: Threshold, group_size: int
+    ) -> GateResult:
+        answer = done.answer
+        report = replace(report, simulated=report.simulated or answer.simulated)
+        result = judge(
+            report, answer.status, mark, group_size, self.policy,
+            hung=answer.stopped is not None, allow_simulated=self._allow_simulated,
+        )  # fmt: skip
+        reason, warnings = result.reason, list(result.warnings)
+        if result.verdict is GateVerdict.HUNG and answer.stopped is Stopped.SILENCE:
+            reason += f"; no row came for {self.policy.silence_s:g} s"
+        if answer.survivors:
+            reason += f"; process {', '.join(answer.survivors)} cannot be killed: reboot the node"
+        if answer.truncated:
+            warnings.append("the program printed more than is kept")
+        return replace(
+            result, reason=reason, warnings=tuple(warnings), survivors=answer.survivors,
+            duration_s=round(answer.duration_s, 3),
+        )  # fmt: skip
+
+
+def told(name: str, result: GateResult) -> GateRun:
+    """A result as one run among others."""
+    return GateRun(
+        name=name,
+        verdict=result.verdict,
+        measured_gbps=result.measured_gbps,
+        reason=result.reason,
+        duration_s=result.duration_s,
+        transports=result.transports,
+    )
+
+
+def no_run(verdict: GateVerdict, reason: str, mark: Threshold) -> GateResult:
+    """A verdict without figures, still with what would have been asked."""
+    return GateResult(
+        verdict=verdict,
+        reason=reason,
+        threshold_gbps=mark.threshold_gbps,
+        threshold_source=mark.source,
+        expected_gbps=mark.expected_gbps,
+        limiting_hop=mark.limiting_hop,
+        reasoning=mark.reasoning,
+    )
+
+
+def _read(done: Attempt, *, torch: bool) -> NcclReport:
+    return parse_torch(done.answer.stdout, done.text) if torch else parse_nccl(done.text)
+
+
+def _no_figures(error: HostError | ParseError, mark: Threshold) -> GateResult:
+    """What it means that a run could not be started, or printed what nobody can read."""
+    match error:
+        case ParseError():
+            return no_run(GateVerdict.INVALID_OUTPUT, error.message, mark)
+        case TimedOut():
+            reason = f"the run did not end before its deadline: {error.message}"
+            return no_run(GateVerdict.HUNG, reason, mark)
+        case NotFound() | Denied():
+            return no_run(GateVerdict.NO_BINARY, error.message, mark)
+        case NotRecorded():
+            reason = f"nothing was measured: {error.message}"
+            return no_run(GateVerdict.PRECONDITION, reason, mark)
+        case _:
+            return no_run(GateVerdict.CRASHED, error.message, mark)

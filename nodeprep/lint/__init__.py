@@ -1,0 +1,1 @@
+"""What is wrong with a vLLM configuration that somebody else wrote."""

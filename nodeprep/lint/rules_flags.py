@@ -1,0 +1,223 @@
+"""Flags a release does not have, values it does not take, settings that never arrive; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nodeprep.lint.said import CRITICAL, INFO, WARNING, say
+from nodeprep.lint.server import Server, base_name
+from nodeprep.model.finding import Finding
+from nodeprep.model.launch import Form, Given
+from nodeprep.model.serving import KnobValue
+from nodeprep.serving import flags
+
+_ARGV = "the release's own argument parser decides before anything is loaded"
+_NESTED_REFUSED = ((0, 9, 2), (0, 13, 0))
+_NESTED_READ_FROM = (0, 16, 0)
+_ABBREVIATES_FROM = 4
+_SCALES_GONE = (0, 28, 0)
+_DEPRECATED = {"calculate-kv-scales": ((0, 19, 0), "a checkpoint that carries KV scales")}
+_NOT_FLAGS = ("model", "config", "help")
+
+
+def known_flags(server: Server) -> Iterator[Finding]:
+    """Unknown, removed, renamed, not yet there."""
+    for given in server.launch.options:
+        name = base_name(given)
+        if name in _NOT_FLAGS or flags.flag(name, server.version) is not None:
+            continue
+        lived = flags.history(name)
+        if lived is None:
+            yield from _never_lived(server, given, name)
+            continue
+        yield say(
+            server, "vllm-flag-not-in-release", CRITICAL, f"--{given.plain}",
+            f"vLLM {server.version} has no --{name}: {flags.absence(name, server.version)}",
+            cause=f"the flag lived from {lived.first} to {lived.last}; {_ARGV}",
+            do=_instead(name, server.version), line=given.line, text=_shown(given),
+        )  # fmt: skip
+
+
+def _instead(name: str, version: str) -> str:
+    if name == "calculate-kv-scales":
+        return "remove it: scales come from the checkpoint"
+    lived = flags.history(name)
+    if lived is not None and lived.successor and flags.flag(lived.successor, version):
+        return f"use --{lived.successor}"
+    return "remove it, or run a release that has it"
+
+
+def _never_lived(server: Server, given: Given, name: str) -> Iterator[Finding]:
+    full = _abbreviated(name, server)
+    if full is not None:
+        yield say(
+            server, "vllm-flag-unknown", WARNING, f"--{given.plain}",
+            f"--{name} is no flag, only an abbreviation of --{full}",
+            cause="the parser accepts a beginning that fits one flag; a later release that adds "
+            "another flag with it refuses to start",
+            do=f"write --{full}", line=given.line, text=_shown(given),
+        )  # fmt: skip
+        return
+    near = flags.nearest(name, server.version)
+    yield say(
+        server, "vllm-flag-unknown", CRITICAL, f"--{given.plain}",
+        f"vLLM {server.version} has no --{name}, nor has any other release known here"
+        + (f"; did you mean {', '.join('--' + one for one in near)}?" if near else ""),
+        cause=_ARGV, do=f"write --{near[0]}, or remove it" if near else "remove it",
+        line=given.line, text=_shown(given),
+    )  # fmt: skip
+
+
+def _abbreviated(name: str, server: Server) -> str | None:
+    """The one flag of the release that begins so."""
+    if len(name) < _ABBREVIATES_FROM:
+        return None
+    found = flags.beginning_with(name, server.version)
+    return found[0] if len(found) == 1 else None
+
+
+def values(server: Server) -> Iterator[Finding]:
+    """Values out of choices or of another kind; negatives that the release cannot spell."""
+    for given in server.launch.options:
+        spec = flags.flag(base_name(given), server.version)
+        if spec is None or given.twice or given.nested or given.value is None:
+            continue
+        if "." in given.plain or given.plain != spec.name and spec.name == "compilation-config":
+            continue
+        if flags.is_negative(given.plain, server.version):
+            yield from _negative(server, given, spec)
+            continue
+        problem = _problem(server, given, spec)
+        if problem is not None:
+            yield say(
+                server, "vllm-value-invalid", CRITICAL, f"--{spec.name}",
+                f"--{spec.name} {_text(given.value)}: {problem} in vLLM {server.version}",
+                cause=_ARGV, do="correct the value", line=given.line, text=_shown(given),
+            )  # fmt: skip
+
+
+def _negative(server: Server, given: Given, spec: flags.FlagSpec) -> Iterator[Finding]:
+    if spec.kind != "toggle":
+        how = f"--{spec.name}=False" if spec.kind == "boolean" else "leave it out"
+        yield say(
+            server, "vllm-value-invalid", CRITICAL, f"--{given.plain}",
+            f"vLLM {server.version} has no negative of --{spec.name}",
+            cause="its parser made negatives of other flags only", do=how, line=given.line,
+            text=_shown(given),
+        )  # fmt: skip
+    elif server.is_file and given.value is not True:
+        yield _lost(server, given, WARNING, "a negative that is not true says nothing")
+
+
+def _problem(server: Server, given: Given, spec: flags.FlagSpec) -> str | None:
+    if server.is_file and given.value is False:
+        return None
+    value: KnobValue = given.value if given.value is not None else ""
+    if spec.kind in ("text", "scalar") and isinstance(value, (int, float)):
+        return None if not isinstance(value, bool) else flags.check_value(spec, value)
+    if spec.kind == "switch" and not isinstance(value, bool):
+        return "it is a switch and takes no value"
+    if spec.kind == "toggle" and isinstance(value, bool) and not server.is_file:
+        return None
+    if spec.kind == "json" and isinstance(value, (int, str)) and str(value).isdigit():
+        return None  # -O3
+    return flags.check_value(spec, value)
+
+
+def dropped(server: Server) -> Iterator[Finding]:
+    """What stands in the file and never arrives."""
+    for given in server.launch.options:
+        spec = flags.flag(base_name(given), server.version)
+        if given.twice:
+            yield _lost(server, given, WARNING, "the same name stands again further down")
+        elif not server.is_file or spec is None:
+            continue
+        elif given.nested:
+            yield from _nested(server, given)
+        elif given.value is None:
+            yield say(
+                server, "vllm-value-invalid", CRITICAL, given.name,
+                f"{given.name} is null, which is handed on as the text None",
+                cause="every value of the file becomes a word of the command line",
+                do="remove the line", line=given.line, text=_shown(given),
+            )  # fmt: skip
+        elif given.value is False and not flags.is_negative(given.plain, server.version):
+            yield _false(server, given, spec)
+
+
+def _false(server: Server, given: Given, spec: flags.FlagSpec) -> Finding:
+    """`key: false` is dropped by `vllm serve`: harmless only where false is the default."""
+    harmless = spec.default == "False" or spec.kind == "switch"
+    if harmless:
+        return _lost(
+            server, given, INFO, "false is the default here, so nothing is lost but the line"
+        )
+    how = f"no-{spec.name}: true" if spec.kind == "toggle" else f"--{spec.name}=False on the command line"
+    return _lost(server, given, WARNING, f"the default stays; to switch it off write {how}")
+
+
+def _lost(server: Server, given: Given, severity: object, why: str) -> Finding:
+    return say(
+        server, "vllm-setting-dropped", severity,  # type: ignore[arg-type]
+        given.name, f"{given.name}: {_text(given.value)} does not reach the engine: {why}",
+        cause="`vllm serve --config` turns `key: true` into a flag and drops `key: false` "
+        "silently, in every release; python -m vllm.entrypoints.openai.api_server honours it",
+        do="say what you mean in the form that arrives, or remove the line",
+        line=given.line, text=_shown(given),
+    )  # fmt: skip
+
+
+def _nested(server: Server, given: Given) -> Iterator[Finding]:
+    low, high = _NESTED_REFUSED
+    if given.value is not None and str(given.value).startswith("["):
+        return
+    if low <= server.release < _NESTED_READ_FROM:
+        sure = server.release <= high
+        yield say(
+            server, "vllm-config-form", CRITICAL if sure else WARNING, given.name,
+            f"{given.name} is a mapping, which vLLM {server.version} "
+            f"{'refuses' if sure else 'may refuse'} in its file",
+            cause="releases 0.9.2 to 0.13.0 refuse mappings there, 0.16.0 and later read them",
+            do="write it as one JSON text in quotes: every release reads that",
+            line=given.line, text=_shown(given),
+        )  # fmt: skip
+
+
+def form(server: Server) -> Iterator[Finding]:
+    """What `vllm serve --config` takes: YAML by its name, and in old releases no model."""
+    launch = server.launch
+    if launch.form is Form.JSON:
+        yield say(
+            server, "vllm-config-form", INFO, server.path,
+            "a JSON manifest is not what `vllm serve --config` reads: the name must end in .yaml",
+            cause="its reader refuses every other ending, though JSON is YAML",
+            do="keep it under a name that ends in .yaml, or give its values as flags",
+        )  # fmt: skip
+    if server.is_file and launch.has_model_option and server.release < (0, 8, 0):
+        yield say(
+            server, "vllm-config-form", CRITICAL, "model",
+            f"vLLM {server.version} does not take the model from its file",
+            cause="before 0.8 `vllm serve` needs the model on the command line",
+            do=f"run: vllm serve {launch.model} --config FILE", text=f"model: {launch.model}",
+        )  # fmt: skip
+
+
+def deprecated(server: Server) -> Iterator[Finding]:
+    for name, (first, instead) in _DEPRECATED.items():
+        if name in server.options and first <= server.release < _SCALES_GONE:
+            yield say(
+                server, "vllm-flag-not-in-release", WARNING, f"--{name}",
+                f"--{name} is deprecated in {server.version} and gone from 0.28.0",
+                cause="the release says so", do=f"use {instead}", line=server.line(name),
+            )  # fmt: skip
+
+
+def _text(value: KnobValue | None) -> str:
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _shown(given: Given) -> str:
+    return given.name if given.value is True else f"{given.name} {_text(given.value)}"[:200]
+
+
+RULES = (known_flags, values, dropped, form, deprecated)

@@ -1,0 +1,33 @@
+"""How a rule says what it found; pure."""
+
+from __future__ import annotations
+
+from nodeprep.lint.server import Server
+from nodeprep.model.finding import Evidence, Finding, Remedy, Severity
+
+CRITICAL, WARNING, INFO = Severity.CRITICAL, Severity.WARNING, Severity.INFO
+
+
+def say(
+    server: Server,
+    id: str,
+    severity: Severity,
+    subject: str,
+    summary: str,
+    *,
+    cause: str,
+    do: str,
+    line: int | None = None,
+    text: str | None = None,
+) -> Finding:
+    """A finding at a place of the file."""
+    place = server.place(line if line is not None else server.launch.line)
+    return Finding(
+        id=id,
+        severity=severity,
+        subject=subject,
+        summary=f"{summary} ({place})",
+        cause=cause,
+        evidence=(Evidence(source=place, text=text if text is not None else subject),),
+        remedy=Remedy(text=do),
+    )

@@ -1,0 +1,124 @@
+"""One server as the rules see it: release, options under their own names, variables; pure."""
+
+from __future__ import annotations
+
+from nodeprep.model.base import Record
+from nodeprep.model.launch import Container, Form, Given, Launch
+from nodeprep.model.serving import KnobValue
+from nodeprep.serving import flags
+from nodeprep.serving.architecture import Capability
+
+_FILES = (Form.YAML, Form.JSON)
+
+
+class Node(Record, frozen=True):
+    """The GPUs the server is meant for; every part may be unknown."""
+
+    gpu: str | None = None
+    count: int | None = None
+    memory_gib: float | None = None
+    capability: Capability | None = None
+    nvlink: bool | None = None
+    """Whether all pairs are joined by NVLink."""
+
+
+class Option(Record, frozen=True):
+    """One option under its flag's own name, with the value that the engine would get."""
+
+    given: Given
+    name: str
+    value: KnobValue | None
+    spec: flags.FlagSpec | None
+
+
+class Server(Record, frozen=True):
+    path: str
+    launch: Launch
+    version: str
+    options: dict[str, Option]
+    env: dict[str, str]
+    node: Node = Node()
+    complete: bool = True
+    """False for a file that is only one part of what starts the server."""
+    key_may_be_elsewhere: bool = False
+    """It reads files that were not given here, which may hold the key."""
+
+    @property
+    def release(self) -> flags.Release:
+        return flags.release_of(self.version)
+
+    @property
+    def is_file(self) -> bool:
+        return self.launch.form in _FILES
+
+    @property
+    def container(self) -> Container | None:
+        return self.launch.container
+
+    @property
+    def name(self) -> str:
+        """For the reader: the form and where it begins."""
+        return f"{self.launch.form.value} in {self.place(self.launch.line)}"
+
+    def place(self, line: int | None) -> str:
+        return f"{self.path}:{line}" if line else self.path
+
+    def value(self, name: str) -> KnobValue | None:
+        option = self.options.get(name)
+        return None if option is None else option.value
+
+    def number(self, name: str, default: int | None = None) -> int | None:
+        """A whole number, `4k` and `4K` included; None: not given and no default."""
+        value = self.value(name)
+        if isinstance(value, str):
+            return human_int(value)
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return int(value)
+        return default
+
+    @property
+    def tensor_parallel(self) -> int:
+        return self.number("tensor-parallel-size", 1) or 1
+
+    def line(self, name: str) -> int | None:
+        option = self.options.get(name)
+        return self.launch.line if option is None else option.given.line
+
+
+def human_int(text: str) -> int | None:
+    """`4k` is 4,000, `4K` is 4,096 (vLLM's own reading)."""
+    units = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
+    number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1)
+    try:
+        return int(float(number) * unit)
+    except (ValueError, OverflowError):
+        return None
+
+
+def options_of(launch: Launch, version: str) -> dict[str, Option]:
+    """What the engine makes of the options; those it drops or refuses are left out."""
+    found: dict[str, Option] = {}
+    for given in launch.options:
+        if given.twice or given.nested or given.value is None:
+            continue
+        name, value = flags.meant(base_name(given), given.value, version)
+        if value is not None and not _dropped(launch, given):
+            spec = flags.flag(name, version)
+            found[name] = Option(given=given, name=name, value=value, spec=spec)
+    return found
+
+
+def base_name(given: Given) -> str:
+    """The flag of `--compilation-config.level`, and of `-O3`."""
+    plain = given.plain.partition(".")[0]
+    return "compilation-config" if plain[:1] == "O" and plain[1:].isdigit() else plain
+
+
+def _dropped(launch: Launch, given: Given) -> bool:
+    """`key: false` in a file never reaches the parser of `vllm serve`."""
+    return launch.form in _FILES and given.value is False and launch.entry != "module"
+
+
+def environment(launch: Launch) -> dict[str, str]:
+    return {one.name: one.value for one in launch.env if one.value is not None}
+
