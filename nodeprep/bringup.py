@@ -110,9 +110,9 @@ class _Run:
         facts, acs = self._free_paths(facts)
         findings = before if not acs.applied else self._audit_again(before, facts)
         gate = self._measure(facts)
+        self._judge_findings(findings)
         memory = self._plan_memory(facts)
         knobs, files = self._render(facts, gate, memory)
-        self._judge_findings(findings)
         status = next((one for one in _PRECEDENCE if one in self._statuses), Exit.OK)
         ready = status is Exit.OK and not (self._statuses or self._reasons or self._options.dry_run)
         return Report(

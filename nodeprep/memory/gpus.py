@@ -11,7 +11,6 @@ from nodeprep.memory.data import load
 from nodeprep.model.base import Record
 from nodeprep.units import bytes_from_gib
 
-
 _MIG = re.compile(r"\d ?g\.(\d{1,3}) ?gb")
 _SIZE = re.compile(r"(?<![\d.])(\d{1,4}) ?g(?:i?b)?\b(?!\.)|-(\d{1,3})[qc]\b")
 _USUAL_SHARE = 0.985

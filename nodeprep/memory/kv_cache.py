@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from nodeprep.memory.versions import EngineRules
-from nodeprep.memory.weights import ceil_div
+from nodeprep.memory.weights import attention_layers, ceil_div
 from nodeprep.model.memory import ModelShape
 
 DEFAULT_BLOCK = 16
 _MLA_BLOCK = 64
 _MLA_PADDED = 640
 _FP8_DS_MLA_BYTES = 656
+_INDEXER_GROUP = 128
 
 
 class LayerKind(NamedTuple):
@@ -27,6 +28,7 @@ class LayerKind(NamedTuple):
     token_bytes: float
     """Of one layer on one rank; for linear layers the whole state of a sequence."""
     window: int = 0
+    """Tokens that a sliding or chunked layer sees; for linear layers the blocks of a sequence."""
 
 
 class KvLayout(NamedTuple):
@@ -87,8 +89,11 @@ def state_bytes(shape: ModelShape, tp: int, dtype_bytes: int) -> float:
 def layer_kinds(
     shape: ModelShape, tp: int, value_bytes: float, dtype_bytes: int, rules: EngineRules, kind: str
 ) -> tuple[LayerKind, ...]:
-    """The kinds of layers that own a cache."""
-    owners = shape.layers - shape.kv_shared_layers
+    """The kinds of layers that own a cache.
+
+    A sparse indexer's key is cached beside the latent vector: one byte a value and a float32 scale
+    for 128 of them (deepseek_v2.py, DeepseekV32IndexerCache).
+    """
     if shape.mla is not None:
         token = (
             latent_bytes(shape.mla.kv_lora_rank, shape.mla.rope_head_dim, value_bytes,
@@ -96,26 +101,38 @@ def layer_kinds(
             if rules.mla
             else head_bytes(shape.heads, shape.head_dim, tp, value_bytes)
         )  # fmt: skip
-        return (LayerKind("full", owners, token),)
+        indexer = 0
+        if shape.index_head_dim is not None:
+            indexer = shape.index_head_dim + -(-shape.index_head_dim // _INDEXER_GROUP) * 4
+        found = [LayerKind("full", attention_layers(shape) - shape.kv_shared_layers,
+                           token + indexer)]  # fmt: skip
+        if shape.linear is not None:
+            found.append(_states(shape, tp, dtype_bytes, rules))
+        return tuple(found)
     local = head_bytes(shape.kv_heads, shape.head_dim, tp, value_bytes)
     full = head_bytes(
         shape.global_kv_heads or shape.kv_heads, shape.global_head_dim or shape.head_dim, tp,
         value_bytes,
     )  # fmt: skip
-    found: list[LayerKind] = []
-    rest = owners
+    kinds: list[LayerKind] = []
+    rest = attention_layers(shape) - shape.kv_shared_layers
     if shape.linear is not None:
-        rest -= shape.linear.layers
-        found.append(LayerKind("linear", shape.linear.layers, state_bytes(shape, tp, dtype_bytes)))
+        kinds.append(_states(shape, tp, dtype_bytes, rules))
     window = shape.sliding
     if window is not None:
         rest -= window.layers
         name = "chunked" if window.chunked else "sliding"
-        found.append(LayerKind(name if rules.hybrid else "full", window.layers, local,
+        kinds.append(LayerKind(name if rules.hybrid else "full", window.layers, local,
                                window.window))  # fmt: skip
     if rest > 0:
-        found.insert(0, LayerKind("full", rest, full))
-    return tuple(found)
+        kinds.insert(0, LayerKind("full", rest, full))
+    return tuple(kinds)
+
+
+def _states(shape: ModelShape, tp: int, dtype_bytes: int, rules: EngineRules) -> LayerKind:
+    assert shape.linear is not None
+    size = state_bytes(shape, tp, dtype_bytes)
+    return LayerKind("linear", shape.linear.layers, size, rules.state_blocks)
 
 
 def layout(
@@ -162,7 +179,7 @@ def _group_size(counts: list[int]) -> int:
 def _request_blocks(one: LayerKind, block: int, max_len: int, batched: int) -> int:
     """Blocks of one request in one group (max_memory_usage_bytes / page)."""
     if one.kind == "linear":
-        return 1
+        return max(1, one.window)
     if one.kind == "sliding":
         return ceil_div(min(one.window - 1 + batched, max_len), block) + 1
     if one.kind == "chunked":

@@ -56,6 +56,8 @@ class EngineRules(Record, frozen=True):
     """logits, full: what V2's profiling run samples with."""
     reported: str
     """blocks, groups, concurrency: how `GPU KV cache size` is worked out."""
+    state_blocks: int
+    """Blocks of one sequence in a group of state-space layers."""
     hybrid: bool
     """Sliding layers get groups of their own; otherwise they are kept as full attention."""
     mla: bool

@@ -149,12 +149,20 @@ def _vocabulary(shape: ModelShape, tp: int, dtype_bytes: int) -> Iterator[Tensor
             yield one._replace(elements=cells if one.elements else 0)
 
 
+def attention_layers(shape: ModelShape) -> int:
+    """Layers with attention: those said, or all that keep no state instead."""
+    if shape.attention_layers is not None:
+        return shape.attention_layers
+    return max(0, shape.layers - (shape.linear.layers if shape.linear else 0))
+
+
 def _attention(shape: ModelShape, tp: int, dtype_bytes: int, *, absorbed: bool) -> Iterator[Tensor]:
     if shape.mla is not None:
         yield from _latent_attention(shape, tp, dtype_bytes, absorbed=absorbed)
+        if shape.linear is not None:
+            yield from _gated_delta(shape, tp, dtype_bytes, _scheme(shape, "attention"))
         return
-    linear_layers = shape.linear.layers if shape.linear else 0
-    full = shape.layers - linear_layers
+    full = attention_layers(shape)
     differing = full - (shape.sliding.layers if shape.sliding else 0)
     special = min(differing, full) if shape.global_head_dim or shape.global_kv_heads else 0
     groups = [
@@ -182,7 +190,7 @@ def _heads(
 ) -> Iterator[Tensor]:
     hidden, kv = shape.hidden_size, max(1, kv_heads // tp)
     # Qwen3-Next doubles the query projection with an output gate
-    gate = 2 if shape.linear is not None else 1
+    gate = 2 if shape.architecture.startswith("Qwen3") and shape.linear is not None else 1
     rows = (gate * shape.heads / tp + matrices * kv) * dim
     whole = (gate * shape.heads + matrices * kv_heads) * dim
     for one in linear("qkv_proj", count, rows, hidden, sharded=1, dtype_bytes=dtype_bytes,
@@ -202,7 +210,7 @@ def _latent_attention(
 
     Source: vllm/v1/attention/backends/mla/common.py process_weights_after_loading (W_UV, W_UK_T).
     """
-    mla, hidden, count = shape.mla, shape.hidden_size, shape.layers
+    mla, hidden, count = shape.mla, shape.hidden_size, attention_layers(shape)
     assert mla is not None
     quant = _scheme(shape, "attention")
     heads = shape.heads / tp
@@ -246,11 +254,12 @@ def _gated_delta(
 
 def _mlp(shape: ModelShape, tp: int, dtype_bytes: int) -> Iterator[Tensor]:
     hidden, matrices = shape.hidden_size, 2 if shape.gated_mlp else 1
-    dense = shape.layers if shape.moe is None else shape.moe.dense_layers
+    every = shape.layers if shape.mlp_layers is None else shape.mlp_layers
+    dense = every if shape.moe is None else shape.moe.dense_layers
     if dense:
         yield from _dense("mlp", dense, shape.intermediate_size, matrices, shape, tp, dtype_bytes)
     moe = shape.moe
-    layers = shape.layers - dense
+    layers = every - dense
     if moe is None or not layers:
         return
     yield from _experts(shape, layers, tp, dtype_bytes)
@@ -261,8 +270,8 @@ def _mlp(shape: ModelShape, tp: int, dtype_bytes: int) -> Iterator[Tensor]:
         "router", layers, layers * moe.experts * hidden, moe.experts * hidden * dtype_bytes
     )
     if moe.shared_intermediate_size:
-        yield from _dense("shared_experts", layers, moe.shared_intermediate_size, 2, shape, tp,
-                          dtype_bytes)  # fmt: skip
+        yield from _dense("shared_experts", layers, moe.shared_intermediate_size, matrices, shape,
+                          tp, dtype_bytes)  # fmt: skip
 
 
 def _dense(
@@ -288,7 +297,11 @@ def _experts(shape: ModelShape, layers: int, tp: int, dtype_bytes: int) -> Itera
     if quant is not None and quant.method == "mxfp4":
         hidden = ceil_div(shape.hidden_size, _MXFP4_HIDDEN) * _MXFP4_HIDDEN
         width = -(-width // _MXFP4_INTERMEDIATE) * _MXFP4_INTERMEDIATE
-    for part, rows, columns, times in (("w13", 2 * width, hidden, 2), ("w2", hidden, width, 1)):
+    gates = 2 if shape.gated_mlp else 1
+    for part, rows, columns, times in (
+        ("w13", gates * width, hidden, gates),
+        ("w2", hidden, width, 1),
+    ):
         one_expert = list(linear(part, layers, rows, columns, sharded=1, dtype_bytes=dtype_bytes,
                                  quant=quant))  # fmt: skip
         for one in one_expert:

@@ -132,6 +132,12 @@ class ModelShape(Record, frozen=True):
     """An embedding or reranking model: no sampler runs."""
     gated_mlp: bool = True
     """Gate, up and down projections; False: up and down only (GPT-2, NeoX, OPT, Falcon)."""
+    attention_layers: int | None = None
+    """Layers with attention and a KV cache; None: all that keep no state instead."""
+    mlp_layers: int | None = None
+    """Layers with an MLP or experts; None: all."""
+    index_head_dim: int | None = None
+    """Width of the key that a sparse-attention indexer keeps for each token (DeepSeek V3.2)."""
     rotary_positions: int | None = None
     """Rows of the rotary table, longer than max_position_embeddings with YaRN."""
 

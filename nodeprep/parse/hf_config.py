@@ -18,17 +18,26 @@ import msgspec
 
 from nodeprep.errors import ParseError
 from nodeprep.model.memory import MlaShape, ModelShape, MoeShape
-from nodeprep.parse.hf_keys import Config, maybe, need
-from nodeprep.parse.hf_layers import read_linear, read_mla, read_moe, read_sliding, read_vision
+from nodeprep.parse.hf_hybrid import read_linear, read_mix
+from nodeprep.parse.hf_keys import Config, maybe, need, number
+from nodeprep.parse.hf_layers import (
+    read_mla,
+    read_moe,
+    read_sliding,
+    read_vision,
+    with_mix,
+)
 from nodeprep.parse.hf_quantization import parse_quantization
 
 MAX_BYTES = 8 << 20
 _DTYPES = {"bfloat16", "float16", "float32", "float64", "half", "float"}
 _INNER = ("text_config", "llm_config", "language_config", "text_model_config")
 _TIED = ("gemma", "gpt2", "falcon", "cohere", "bloom", "mpt", "starcoder2", "opt")
+_SUB_CONFIGS = ("attn_config", "ffn_config")
 _TWO_MATRICES = {
     "gpt2", "gpt_neox", "gptj", "gpt_bigcode", "opt", "bloom", "falcon", "mpt", "phi",
-    "starcoder2", "nemotron", "persimmon",
+    "starcoder2", "nemotron", "persimmon", "nemotron_h", "bert", "roberta", "xlm-roberta",
+    "whisper",
 }  # fmt: skip
 _POOLING = re.compile(r"ForSequenceClassification|ForTokenClassification|EmbeddingModel|Reward")
 
@@ -81,8 +90,10 @@ def _shape(outer: dict[str, object], name: str) -> ModelShape:
     family = str(config.get("model_type", ""))[:60]
     layers = need(config, "num_hidden_layers", "n_layer", "num_layers", "n_layers", most=10_000)
     hidden = need(config, "hidden_size", "n_embd", "d_model")
-    heads = need(config, "num_attention_heads", "n_head", "n_heads", "num_heads")
-    moe = read_moe(config, layers)
+    heads = need(config, "num_attention_heads", "n_head", "n_heads", "num_heads",
+                  "decoder_attention_heads")  # fmt: skip
+    mix = read_mix(config, layers)
+    moe = with_mix(read_moe(config, layers), mix)
     mla = read_mla(config)
     quantization, quant = None, None
     section = config.get("quantization_config")
@@ -108,7 +119,7 @@ def _shape(outer: dict[str, object], name: str) -> ModelShape:
         attention_bias=_bias(config, family),
         moe=moe,
         mla=mla,
-        linear=read_linear(config, layers),
+        linear=read_linear(config, layers, mix),
         sliding=read_sliding(config, layers, family),
         vision=read_vision(vision, outer) if isinstance(vision, dict) else None,
         global_head_dim=maybe(config, "global_head_dim"),
@@ -118,6 +129,9 @@ def _shape(outer: dict[str, object], name: str) -> ModelShape:
         mtp_layers=maybe(config, "mtp_num_hidden_layers", "num_nextn_predict_layers", least=0) or 0,
         pooling=bool(_POOLING.search(_architecture(outer, config))),
         gated_mlp=family not in _TWO_MATRICES,
+        attention_layers=mix.attention,
+        mlp_layers=mix.mlp,
+        index_head_dim=maybe(config, "index_head_dim") if mla is not None else None,
         rotary_positions=_rotary_positions(config, positions),
         source="config.json",
     )
@@ -126,6 +140,10 @@ def _shape(outer: dict[str, object], name: str) -> ModelShape:
 def _flattened(outer: dict[str, object]) -> dict[str, object]:
     """The language model's own keys over the outer ones: text_config and its like."""
     config = outer
+    for key in _SUB_CONFIGS:
+        part = outer.get(key)
+        if isinstance(part, dict):
+            config = {**part, **config}
     thinker = outer.get("thinker_config")
     if isinstance(thinker, dict):
         config = {**config, **thinker}
@@ -150,8 +168,20 @@ def _kv_heads(config: Config, heads: int) -> int:
     if config.get("multi_query") is True and config.get("new_decoder_architecture") is not True:
         return 1
     found = maybe(config, "num_key_value_heads", "num_kv_heads", "n_head_kv",
-                   "multi_query_group_num")  # fmt: skip
-    return found or heads
+                   "multi_query_group_num", "num_attention_groups", "kv_n_heads")  # fmt: skip
+    if found is None:
+        return max(1, heads // _heads_in_group(config))
+    return found
+
+
+def _heads_in_group(config: Config) -> int:
+    """Query heads that share a KV head in a Puzzle model (Nemotron-NAS)."""
+    blocks = config.get("block_configs")
+    for block in blocks if isinstance(blocks, list) else ():
+        part = block.get("attention") if isinstance(block, dict) else None
+        if isinstance(part, dict) and isinstance(part.get("n_heads_in_group"), int):
+            return max(1, number(part, "n_heads_in_group", 1, 65_536) or 1)
+    return 1
 
 
 def _head_dim(config: Config, hidden: int, heads: int, mla: MlaShape | None) -> int:
@@ -169,14 +199,37 @@ def _head_dim(config: Config, hidden: int, heads: int, mla: MlaShape | None) -> 
 def _intermediate(config: Config, hidden: int, moe: MoeShape | None, family: str) -> int:
     dense = maybe(config, "intermediate_size_mlp") if family.startswith("llama4") else None
     found = dense or maybe(config, "intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim",
-                            "d_ff")  # fmt: skip
+                            "d_ff", "block_ff_dim", "encoder_ffn_dim")  # fmt: skip
     if found is not None:
-        return found
+        # the first Qwen counts gate and up together
+        if family == "qwen":
+            return found // 2
+        adjusted = family.startswith("lfm2") and config.get("block_auto_adjust_ff_dim") is not False
+        return 2 * found // 3 if adjusted and "block_ff_dim" in config else found
+    if family in ("mamba", "mamba2", "falcon_mamba"):
+        return 2 * hidden
+    multiple = _ffn_multiple(config)
+    if multiple is not None:
+        return round(multiple * hidden * 2 / 3)
     if moe is not None:
         return moe.intermediate_size
     if family in _TWO_MATRICES:
         return 4 * hidden
     raise ParseError("config.json has no intermediate_size", hint="check the file")
+
+
+def _ffn_multiple(config: Config) -> float | None:
+    """Mean `ffn_mult` of a Puzzle model's blocks; two thirds of it times hidden is the width.
+
+    Source: vllm/model_executor/models/nemotron_nas.py _ffn_mult_to_intermediate_size.
+    """
+    blocks = config.get("block_configs")
+    if not isinstance(blocks, list):
+        return None
+    parts = [block.get("ffn") for block in blocks[:10_000] if isinstance(block, dict)]
+    found = [part.get("ffn_mult") for part in parts if isinstance(part, dict)]
+    numbers = [one for one in found if isinstance(one, (int, float)) and 0 < one < 1000]
+    return sum(numbers) / len(numbers) if numbers else None
 
 
 def _dtype(config: Config) -> str:
@@ -207,7 +260,8 @@ def _bias(config: Config, family: str) -> bool:
 
 def _positions(config: Config) -> int | None:
     return maybe(config, "max_position_embeddings", "n_positions", "max_sequence_length",
-                  "seq_length", "max_seq_len", "model_max_length", most=1 << 31)  # fmt: skip
+                  "seq_length", "max_seq_len", "model_max_length",
+                  "max_target_positions", "max_position_embedding", most=1 << 31)  # fmt: skip
 
 
 def _rotary_positions(config: Config, positions: int | None) -> int | None:

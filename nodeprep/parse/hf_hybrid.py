@@ -66,7 +66,7 @@ def _has(block: object, part: str) -> bool:
 
 
 def _of_indices(config: Config, layers: int) -> Mix:
-    """Jamba's period, Bamba's indices, MiniMax's list of 0 and 1, Kimi's lists, Falcon-H1's both."""
+    """Jamba's period, Bamba's indices, the lists of MiniMax and Kimi, Falcon-H1's both at once."""
     linear = config.get("linear_attn_config")
     if isinstance(linear, dict) and isinstance(linear.get("kda_layers"), list):
         return Mix(state=min(layers, len(linear["kda_layers"])))

@@ -16,8 +16,8 @@ def number(config: Config, key: str, least: int, most: int) -> int | None:
     value = config.get(key)
     if value is None:
         return None
-    if isinstance(value, list) and value and all(one == value[0] for one in value):
-        value = value[0]
+    if isinstance(value, list):
+        value = _mean(value)
     if isinstance(value, bool) or not isinstance(value, int):
         raise ParseError(
             f"config.json: {key} is {str(value)[:60]!r}, not a whole number",
@@ -29,6 +29,14 @@ def number(config: Config, key: str, least: int, most: int) -> int | None:
             hint="check the file",
         )
     return value
+
+
+def _mean(values: list[object]) -> object:
+    """One figure for layers that differ: memory is linear in it.  Anything else stays a list."""
+    numbers = [one for one in values if isinstance(one, int) and not isinstance(one, bool)]
+    if not numbers or len(numbers) != len(values):
+        return values
+    return round(sum(numbers) / len(numbers))
 
 
 def maybe(config: Config, *keys: str, least: int = 1, most: int = LARGEST) -> int | None:

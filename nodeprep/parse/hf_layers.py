@@ -5,8 +5,10 @@ The names are those of the families' own config.json; see parse/hf_config.py.
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from nodeprep.model.memory import MlaShape, MoeShape, SlidingShape, VisionShape
-from nodeprep.parse.hf_hybrid import layer_types
+from nodeprep.parse.hf_hybrid import Mix, layer_types
 from nodeprep.parse.hf_keys import Config, maybe, need
 
 _QWEN_IMAGE_TOKENS = 16_384
@@ -15,13 +17,14 @@ _QWEN_IMAGE_TOKENS = 16_384
 
 def read_moe(config: Config, layers: int) -> MoeShape | None:
     experts = maybe(config, "num_local_experts", "num_experts", "n_routed_experts",
-                     "moe_num_experts", "num_moe_experts", least=0, most=1 << 16)  # fmt: skip
+                     "moe_num_experts", "num_moe_experts", "n_experts", least=0,
+                     most=1 << 16)  # fmt: skip
     if experts is None or experts < 2:
         return None
     width = need(config, "moe_intermediate_size", "expert_intermediate_size",
-                  "intermediate_size")  # fmt: skip
+                  "expert_ffn_hidden_size", "intermediate_size", "ffn_hidden_size")  # fmt: skip
     top = maybe(config, "num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k",
-                 "top_k_experts", most=1 << 16)  # fmt: skip
+                 "top_k_experts", "moe_top_k", most=1 << 16)  # fmt: skip
     return MoeShape(
         experts=experts,
         experts_per_token=min(top or 1, experts),
@@ -31,11 +34,22 @@ def read_moe(config: Config, layers: int) -> MoeShape | None:
     )
 
 
+def with_mix(moe: MoeShape | None, mix: Mix) -> MoeShape | None:
+    """Where experts and plain MLPs are layers of their own, the mix counts the plain ones."""
+    if moe is None or mix.experts is None or mix.mlp is None:
+        return moe
+    return replace(moe, dense_layers=mix.mlp - mix.experts)
+
+
 def _shared_width(config: Config, width: int) -> int:
     """Width of all shared experts; Llama 4 has one as wide as a routed expert."""
-    given = maybe(config, "shared_expert_intermediate_size", "shared_intermediate_size", least=0)
+    given = maybe(config, "shared_expert_intermediate_size", "shared_intermediate_size",
+                   "moe_shared_expert_intermediate_size", "share_expert_dim", least=0)  # fmt: skip
     if given is not None:
         return given
+    if str(config.get("model_type", "")).startswith("gemma4"):
+        # every layer has an ordinary MLP beside its experts (gemma4.py)
+        return maybe(config, "intermediate_size") or 0
     count = maybe(config, "n_shared_experts", "num_shared_experts", "moe_num_shared_experts",
                    least=0, most=1024)  # fmt: skip
     if count is None:
@@ -47,10 +61,17 @@ def _dense_layers(config: Config, layers: int) -> int:
     first = maybe(config, "first_k_dense_replace", "moe_layer_start_index", least=0)
     if first is not None:
         return first
+    dense = maybe(config, "num_dense_layers", least=0)
+    if dense is not None:
+        return dense
+    listed = config.get("moe_layer_freq")
+    if isinstance(listed, list) and len(listed) >= layers:
+        return sum(one == 0 for one in listed[:layers])
     only = config.get("mlp_only_layers")
     if isinstance(only, list) and only:
         return len(only)
-    step = maybe(config, "decoder_sparse_step", "interleave_moe_layer_step", least=0)
+    step = maybe(config, "decoder_sparse_step", "interleave_moe_layer_step",
+                  "expert_layer_period", least=0)  # fmt: skip
     return layers - layers // step if step and step > 1 else 0
 
 
@@ -63,7 +84,8 @@ def read_mla(config: Config) -> MlaShape | None:
         kv_lora_rank=rank,
         rope_head_dim=rope,
         nope_head_dim=need(config, "qk_nope_head_dim"),
-        v_head_dim=need(config, "v_head_dim"),
+        v_head_dim=maybe(config, "v_head_dim")
+        or need(config, "hidden_size") // need(config, "num_attention_heads", "n_heads"),
         q_lora_rank=maybe(config, "q_lora_rank"),
     )
 

@@ -150,7 +150,7 @@ def test_an_unknown_method_is_named_and_not_guessed() -> None:
         ("hidden_size", 8192.5),
         ("hidden_size", 0),
         ("vocab_size", None),
-        ("num_key_value_heads", [8, 4]),
+        ("num_key_value_heads", [8, "4"]),
         ("num_attention_heads", {}),
         ("intermediate_size", ...),
     ],
