@@ -6,7 +6,7 @@ Defaults come first, then the file (`/etc/nodeprep/config.toml`, or `--config`),
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -34,9 +34,25 @@ class AcsPolicy(_Table, frozen=True):
     """What may be done to ACS."""
 
     pairs: str = "group"
-    """`group`: pairs of the tensor-parallel group; `all`; or a list, `0-1,0-2`."""
+    """`group`: pairs of the tensor-parallel group; `all`; or a list, `0-1,0-2`; beside them `nic`."""
     allow_in_guest: bool = False
     """Allow writes inside a virtual machine (emulated or fully passed-through fabrics)."""
+    reapply: Literal["idle", "always", "never"] = "idle"
+    """What to do when cleared bits come back: write again while no process uses the GPUs; in any
+    case; or only report it."""
+    rearm_alert: int = 3
+    """A port that was armed again this often in one boot is a warning."""
+
+
+class WatchPolicy(_Table, frozen=True):
+    """What `nodeprep watch` does."""
+
+    debounce_s: float = 2.0
+    """How long the PCI bus must be quiet before it is looked at."""
+    interval_s: float = 300.0
+    """A look without an event: error recovery and resume raise none."""
+    stop_units: tuple[str, ...] = ("nodeprep-ready.target",)
+    """Stopped when a GPU is lost; what requires them stops too."""
 
 
 class GatePolicy(_Table, frozen=True):
@@ -152,6 +168,7 @@ class Settings(_Table, frozen=True):
 
     accelerators: Accelerators = Accelerators()
     acs: AcsPolicy = AcsPolicy()
+    watch: WatchPolicy = WatchPolicy()
     gate: GatePolicy = GatePolicy()
     serving: ServingPolicy = ServingPolicy()
     waivers: tuple[Waiver, ...] = ()
@@ -199,7 +216,7 @@ def _nearest(message: str) -> str:
     if "unknown field" not in message or len(quoted) < 2:
         return "see docs/configuration.md"
     tables: tuple[type[_Table], ...] = (
-        Settings, Accelerators, AcsPolicy, GatePolicy, ServingPolicy, Waiver,
+        Settings, Accelerators, AcsPolicy, WatchPolicy, GatePolicy, ServingPolicy, Waiver,
     )  # fmt: skip
     known = sorted({name for table in tables for name in table.__struct_fields__})
     near = get_close_matches(quoted[1], known, n=1)

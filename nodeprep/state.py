@@ -97,6 +97,13 @@ class StateStore:
             os.rename(ACS_STATE, ACS_RETIRED, src_dir_fd=folder, dst_dir_fd=folder)
             os.fsync(folder)
 
+    def load_retired_acs(self) -> AcsState | None:
+        """What the last `restore` retired; None: nothing, or not to be read."""
+        with suppress(StateError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            content = _read(self.state_dir, ACS_RETIRED, _MAX_ACS_BYTES)
+            return None if content is None else msgspec.json.decode(content, type=AcsState)
+        return None
+
     def write_report(self, content: bytes) -> Path:
         """The last report of this boot, readable by everybody."""
         self._write(self.run_dir, REPORT, content, mode=0o644, folder_mode=0o755)

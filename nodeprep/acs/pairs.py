@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from nodeprep.errors import UsageError
 from nodeprep.model.base import Record
@@ -10,19 +11,24 @@ from nodeprep.model.groups import group_pairs
 
 GROUP = "group"
 ALL = "all"
+NIC = "nic"
+NONE = "none"
 
 _PAIR = re.compile(r"(?:GPU)?(\d{1,4})-(?:GPU)?(\d{1,4})", re.IGNORECASE)
 _MAX_TEXT = 4096
 
 
 class PairChoice(Record, frozen=True):
-    """`group`, `all` or a list of pairs, as policy or a person wrote it."""
+    """`group`, `all` or a list of pairs, and `nic`, as policy or a person wrote it."""
 
     mode: str = GROUP
+    """`none`: no GPU pair at all."""
     listed: tuple[tuple[int, int], ...] = ()
     """Pairs named one by one; the lower index first."""
     group_size: int | None = None
     """Tensor-parallel size; None: all GPUs of the node are one group."""
+    nics: bool = False
+    """Each GPU with each network adapter below a common bridge, too."""
 
     @property
     def explicit(self) -> bool:
@@ -44,25 +50,35 @@ class PairChoice(Record, frozen=True):
                     hint="indices are those of nvidia-smi, from 0",
                 )
             return self.listed
+        if self.mode == NONE:
+            return ()
         return group_pairs(gpu_count, None if self.mode == ALL else self.group_size)
 
 
 def parse_pairs(text: str, *, group_size: int | None = None) -> PairChoice:
-    """A choice from `group`, `all` or a list: `0-1,0-2`. Raises UsageError."""
-    word = text[:_MAX_TEXT].strip().lower()
-    if word in (GROUP, ALL):
-        return PairChoice(mode=word, group_size=group_size)
+    """A choice from `group`, `all` or a list, `0-1,0-2`; `nic` alone or beside. Raises UsageError."""
+    parts = [part.strip() for part in text[:_MAX_TEXT].lower().split(",")]
+    nics = NIC in parts
+    parts = [part for part in parts if part != NIC]
+    if parts in ([GROUP], [ALL], []):
+        mode = parts[0] if parts else NONE
+        return PairChoice(mode=mode, group_size=group_size, nics=nics)
+    return PairChoice(mode="list", listed=_listed(parts), nics=nics)
+
+
+def _listed(parts: Sequence[str]) -> tuple[tuple[int, int], ...]:
     listed = set()
-    for part in word.split(","):
-        match = _PAIR.fullmatch(part.strip())
+    for part in parts:
+        match = _PAIR.fullmatch(part)
         if match is None or int(match[1]) == int(match[2]):
             raise UsageError(
                 f"not a choice of pairs: {part[:40]!r}",
-                hint="write group, all, or a list of different GPUs such as 0-1,0-2",
+                hint="write group, all, or a list of different GPUs such as 0-1,0-2; and nic for "
+                "GPUs and network adapters",
             )
         low, high = sorted((int(match[1]), int(match[2])))
         listed.add((low, high))
-    return PairChoice(mode="list", listed=tuple(sorted(listed)))
+    return tuple(sorted(listed))
 
 
 def pair_label(a: int, b: int) -> str:

@@ -13,11 +13,15 @@ from nodeprep.model.topology import GpuPair, PathLevel
 from nodeprep.model.tree import PciTree, Route
 
 
+_NETWORK = 0x02
+"""Base class of network controllers."""
+
+
 class Way(Record, frozen=True):
     """The way of one wanted pair."""
 
     label: str
-    """`GPU0-GPU1`."""
+    """`GPU0-GPU1`, or `GPU0-0000:45:00.0` for a network adapter."""
     ports: tuple[PciFunction, ...] = ()
     """Bridges below the lowest common one, both sides; all of them where there is none."""
     common: Bdf | None = None
@@ -34,10 +38,34 @@ class Way(Record, frozen=True):
 def find_ways(facts: NodeFacts, tree: PciTree, pairs: PairChoice) -> tuple[Way, ...]:
     """The way of every wanted pair. Raises UsageError for a GPU that is not there."""
     known = {(pair.a, pair.b): pair for pair in facts.pairs}
-    return tuple(
+    between_gpus = (
         _way(facts, tree, a, b, known.get((a, b)), explicit=pairs.explicit)
         for a, b in pairs.wanted(len(facts.gpus))
     )
+    return (*between_gpus, *(_nic_ways(facts, tree) if pairs.nics else ()))
+
+
+def _nic_ways(facts: NodeFacts, tree: PciTree) -> Iterator[Way]:
+    """Each GPU with each network adapter: GPUDirect RDMA goes where a bridge joins the two."""
+    nics = [
+        one
+        for one in facts.functions.values()
+        if one.class_code >> 16 == _NETWORK and not one.is_vf
+    ]
+    for gpu in facts.gpus:
+        if lost := tuple(_lost(facts, gpu)):
+            yield Way(label=f"GPU{gpu.index}-NIC", lost_gpus=lost)
+            continue
+        for nic in nics:
+            label = f"GPU{gpu.index}-{nic.bdf}"
+            route = tree.route(gpu.bdf, nic.bdf)
+            apart = f"{label} meet in the root complex: no bridge joins them"
+            yield Way(
+                label=label,
+                ports=route.ports,
+                common=None if route.common is None else route.common.bdf,
+                why_not=apart if route.directly_attached else None,
+            )
 
 
 def _way(

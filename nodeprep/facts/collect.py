@@ -79,7 +79,7 @@ def collect(host: Host, policy: Accelerators, *, names: bool = True) -> NodeFact
             bdf: replace(one, name=called[bdf]) if bdf in called else one
             for bdf, one in functions.items()
         }
-    gpus, pairs = merge(bdfs, driver)
+    gpus, pairs = merge(bdfs, driver, functions)
     return NodeFacts(
         origin=host.origin,
         machine=host.machine,

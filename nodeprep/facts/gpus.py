@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import NamedTuple
 
 from nodeprep.errors import HostError, ParseError
@@ -81,9 +81,16 @@ def ask_driver(host: Host) -> Driver:
         return driver._replace(problem=f"NVML: {nvml_error.message}")
 
 
-def merge(bdfs: tuple[Bdf, ...], driver: Driver) -> tuple[tuple[Gpu, ...], tuple[GpuPair, ...]]:
-    """GPUs numbered in PCI order, each with what the driver knows of it, and their pairs."""
-    everything = sorted({*bdfs, *driver.gpus})
+def merge(
+    bdfs: tuple[Bdf, ...], driver: Driver, functions: Container[Bdf]
+) -> tuple[tuple[Gpu, ...], tuple[GpuPair, ...]]:
+    """GPUs numbered in PCI order, each with what the driver knows of it, and their pairs.
+
+    A GPU of the driver that the bus does not list counts too; one that the bus lists and the policy
+    does not want does not.
+    """
+    hidden = {bdf for bdf in driver.gpus if bdf not in functions}
+    everything = sorted({*bdfs, *hidden})
     number = {bdf: index for index, bdf in enumerate(everything)}
     gpus = tuple(
         _renumbered(driver.gpus[bdf], number[bdf])
@@ -94,6 +101,8 @@ def merge(bdfs: tuple[Bdf, ...], driver: Driver) -> tuple[tuple[Gpu, ...], tuple
     places = sorted(driver.gpus)
     known = {}
     for pair in driver.pairs:
+        if places[pair.a] not in number or places[pair.b] not in number:
+            continue
         low, high = sorted((number[places[pair.a]], number[places[pair.b]]))
         known[low, high] = GpuPair(
             a=low,

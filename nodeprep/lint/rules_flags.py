@@ -82,7 +82,8 @@ def values(server: Server) -> Iterator[Finding]:
         spec = flags.flag(base_name(given), server.version)
         if spec is None or given.twice or given.nested or given.value is None:
             continue
-        if "." in given.plain or given.plain != spec.name and spec.name == "compilation-config":
+        if "." in given.plain or base_name(given) != given.plain:
+            yield from _dotted(server, given)
             continue
         if flags.is_negative(given.plain, server.version):
             yield from _negative(server, given, spec)
@@ -109,16 +110,25 @@ def _negative(server: Server, given: Given, spec: flags.FlagSpec) -> Iterator[Fi
         yield _lost(server, given, WARNING, "a negative that is not true says nothing")
 
 
+def _dotted(server: Server, given: Given) -> Iterator[Finding]:
+    """`--compilation-config.level 3`: refused up to 0.8.5, read by 0.11.2 and later."""
+    if "." in given.plain and server.release < (0, 9, 0):
+        yield say(
+            server, "vllm-flag-unknown", CRITICAL, f"--{given.plain}",
+            f"vLLM {server.version} cannot set one part of --{base_name(given)}",
+            cause=_ARGV, do="give the whole as one JSON text", line=given.line, text=_shown(given),
+        )  # fmt: skip
+
+
 def _problem(server: Server, given: Given, spec: flags.FlagSpec) -> str | None:
     if server.is_file and given.value is False:
         return None
     value: KnobValue = given.value if given.value is not None else ""
     if spec.kind in ("text", "scalar") and isinstance(value, (int, float)):
         return None if not isinstance(value, bool) else flags.check_value(spec, value)
-    if spec.kind == "switch" and not isinstance(value, bool):
-        return "it is a switch and takes no value"
-    if spec.kind == "toggle" and isinstance(value, bool) and not server.is_file:
-        return None
+    if spec.kind in ("switch", "toggle") and given.spelled:
+        off = f"; --no-{spec.name} switches it off" if spec.kind == "toggle" else ""
+        return f"it takes no value on a command line{off}"
     if spec.kind == "json" and isinstance(value, (int, str)) and str(value).isdigit():
         return None  # -O3
     return flags.check_value(spec, value)
@@ -152,7 +162,11 @@ def _false(server: Server, given: Given, spec: flags.FlagSpec) -> Finding:
         return _lost(
             server, given, INFO, "false is the default here, so nothing is lost but the line"
         )
-    how = f"no-{spec.name}: true" if spec.kind == "toggle" else f"--{spec.name}=False on the command line"
+    how = (
+        f"no-{spec.name}: true"
+        if spec.kind == "toggle"
+        else f"--{spec.name}=False on the command line"
+    )
     return _lost(server, given, WARNING, f"the default stays; to switch it off write {how}")
 
 
@@ -169,7 +183,14 @@ def _lost(server: Server, given: Given, severity: object, why: str) -> Finding:
 
 def _nested(server: Server, given: Given) -> Iterator[Finding]:
     low, high = _NESTED_REFUSED
-    if given.value is not None and str(given.value).startswith("["):
+    if str(given.value).startswith("["):
+        if server.release < (0, 9, 0):
+            yield say(
+                server, "vllm-config-form", WARNING, given.name,
+                f"{given.name} is a list, which vLLM {server.version} reads as one text",
+                cause="lists in the file are read as lists by 0.11.2 and later",
+                do="give the values on the command line", line=given.line, text=_shown(given),
+            )  # fmt: skip
         return
     if low <= server.release < _NESTED_READ_FROM:
         sure = server.release <= high
@@ -193,6 +214,15 @@ def form(server: Server) -> Iterator[Finding]:
             cause="its reader refuses every other ending, though JSON is YAML",
             do="keep it under a name that ends in .yaml, or give its values as flags",
         )  # fmt: skip
+    if launch.config_file is not None and not launch.config_file.endswith((".yaml", ".yml")):
+        yield say(
+            server, "vllm-config-form", CRITICAL, "--config",
+            f"--config {launch.config_file}: vLLM takes only names that end in .yaml or .yml",
+            cause="its reader refuses every other ending, though JSON is YAML",
+            do="rename the file",
+        )  # fmt: skip
+    if launch.entry == "serve" and launch.has_model_option and not server.is_file:
+        yield from _model_option(server)
     if server.is_file and launch.has_model_option and server.release < (0, 8, 0):
         yield say(
             server, "vllm-config-form", CRITICAL, "model",
@@ -200,6 +230,18 @@ def form(server: Server) -> Iterator[Finding]:
             cause="before 0.8 `vllm serve` needs the model on the command line",
             do=f"run: vllm serve {launch.model} --config FILE", text=f"model: {launch.model}",
         )  # fmt: skip
+
+
+def _model_option(server: Server) -> Iterator[Finding]:
+    """Refused by 0.7.2 and 0.8.5, accepted with a warning by 0.11.2 and later."""
+    old = server.release < (0, 9, 0)
+    yield say(
+        server, "vllm-config-form", CRITICAL if old else INFO, "--model",
+        f"`vllm serve` takes its model as a word of its own, not as --model"
+        + (f" (vLLM {server.version} refuses it)" if old else ""),
+        cause="--model belongs to python -m vllm.entrypoints.openai.api_server",
+        do=f"write: vllm serve {server.launch.model}",
+    )  # fmt: skip
 
 
 def deprecated(server: Server) -> Iterator[Finding]:
@@ -213,7 +255,9 @@ def deprecated(server: Server) -> Iterator[Finding]:
 
 
 def _text(value: KnobValue | None) -> str:
-    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return (
+        "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    )
 
 
 def _shown(given: Given) -> str:

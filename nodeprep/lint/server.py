@@ -121,4 +121,3 @@ def _dropped(launch: Launch, given: Given) -> bool:
 
 def environment(launch: Launch) -> dict[str, str]:
     return {one.name: one.value for one in launch.env if one.value is not None}
-

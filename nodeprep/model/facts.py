@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from nodeprep.model.acs import AcsState
 from nodeprep.model.base import Record
 from nodeprep.model.gpu import Gpu
 from nodeprep.model.pci import Bdf, PciFunction
@@ -78,6 +79,8 @@ class NodeFacts(Record, frozen=True):
     platform: Platform = Platform()
     resources: HostResources = HostResources()
     statuses: tuple[CollectorStatus, ...] = ()
+    acs_saved: AcsState | None = None
+    """What `acs apply` saved in this boot; None: nothing, or nobody looked."""
 
     def status(self, name: str) -> CollectorStatus | None:
         """The status of one collector."""

@@ -30,6 +30,8 @@ class Given(Record, frozen=True):
     line: int | None = None
     nested: bool = False
     """A mapping or a list stood there; `value` is its text."""
+    spelled: bool = False
+    """On a command line: the value stands there as a word (`--x=False`, `--x 4`)."""
     twice: bool = False
     """The same name stands further down too, and this one is lost."""
 

@@ -52,6 +52,8 @@ class AcsReport(Document, frozen=True):
     detail: str
     simulated: bool
     """The registers are a model of a recorded machine."""
+    findings: tuple[Finding, ...] = ()
+    """What the registers did since they were written first: armed again."""
 
 
 class AcsSection(Record, frozen=True):

@@ -64,10 +64,10 @@ def read_arguments(
             continue
         name, equals, inline = word.lstrip("-").partition("=")
         if equals:
-            options.append(Given(name=name[:200], value=value_of(inline), line=line))
+            options.append(Given(name=name[:200], value=value_of(inline), line=line, spelled=True))
             continue
         taken = _values(words, at, name)
-        options.append(Given(name=name[:200], value=_joined(taken), line=line))
+        options.append(Given(name=name[:200], value=_joined(taken), line=line, spelled=bool(taken)))
         at += len(taken)
     return ServerArgv(entry=entry, model=model, options=_marked(options))
 

@@ -238,9 +238,7 @@ def beginning_with(text: str, version: str) -> tuple[str, ...]:
     """Flags of that release whose name begins with a text: what argparse takes as abbreviation."""
     plain = text.lstrip("-").replace("_", "-")
     return tuple(
-        one
-        for one in _table().flags
-        if one.startswith(plain) and flag(one, version) is not None
+        one for one in _table().flags if one.startswith(plain) and flag(one, version) is not None
     )
 
 

@@ -51,9 +51,7 @@ class MemoryHost(WatchesByRunning):
         self._is_root = is_root
         tree = PciTree(facts.functions)
         self.spaces = {bdf: bytearray(_space(one)) for bdf, one in facts.functions.items()}
-        self.links: dict[str, str] = {
-            bdf: _link(tree, one) for bdf, one in facts.functions.items()
-        }
+        self.links: dict[str, str] = {bdf: _link(tree, one) for bdf, one in facts.functions.items()}
         self.texts: dict[str, str] = {}
         """Small files by path."""
         self.gpus: NvmlReading | None = None

@@ -16,8 +16,12 @@ def text(data):
 def answer(line):
     asked = json.loads(line)
     try:
-        done = subprocess.run(asked["argv"], input=base64.b64decode(asked.get("input", "")),
-                              capture_output=True, timeout=asked["timeout"])
+        done = subprocess.run(
+            asked["argv"],
+            input=base64.b64decode(asked.get("input", "")),
+            capture_output=True,
+            timeout=asked["timeout"],
+        )
     except subprocess.TimeoutExpired as late:
         return {"rc": 124, "out": text(late.stdout), "err": text(late.stderr)}
     except OSError as error:

@@ -14,7 +14,10 @@ QEMU and Linux take it there.  Accelerators are virtio consoles of class 0380, f
 
 from __future__ import annotations
 
-SWITCHES = (("0000:20:00.0", "0000:21:00.0", "0000:22"), ("0000:60:00.0", "0000:61:00.0", "0000:62"))
+SWITCHES = (
+    ("0000:20:00.0", "0000:21:00.0", "0000:22"),
+    ("0000:60:00.0", "0000:61:00.0", "0000:62"),
+)
 PORTS = tuple(f"{bus}:0{slot}.0" for _, _, bus in SWITCHES for slot in (0, 1))
 """The ports above accelerators, in bus order."""
 OTHER_PORTS = tuple(f"{bus}:02.0" for _, _, bus in SWITCHES)
@@ -60,6 +63,8 @@ def _switch(node: int) -> list[str]:
         )
     modern = "disable-legacy=on,disable-modern=off"
     for slot in range(2):
-        devices.append(f"virtio-serial-pci,id=g{node}{slot},bus=d{node}{slot},class=0x0380,{modern}")
+        devices.append(
+            f"virtio-serial-pci,id=g{node}{slot},bus=d{node}{slot},class=0x0380,{modern}"
+        )
     devices.append(f"virtio-rng-pci,id=n{node},bus=d{node}2,{modern}")
     return devices
