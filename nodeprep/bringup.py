@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from datetime import date
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from msgspec.structs import replace
 
@@ -19,8 +19,10 @@ from nodeprep.acs.verify import verify
 from nodeprep.audit.run import audit, unknowns, worst
 from nodeprep.errors import Exit, NeedsRoot, NodeprepError, NotFound
 from nodeprep.facts.collect import collect, reread
+from nodeprep.facts.resources import disk_room
+from nodeprep.gate.history import remember
 from nodeprep.gate.outcome import exit_status, p2p_verified
-from nodeprep.gate.run import run_gate
+from nodeprep.gate.run import GateRequest, run_gate
 from nodeprep.host.base import Host
 from nodeprep.memory.request import request_for
 from nodeprep.model.acs import AcsPlan
@@ -33,11 +35,19 @@ from nodeprep.model.report import AcsSection, NodeVerdict, Report, Stage, StageS
 from nodeprep.model.serving import Knob, RenderedFile
 from nodeprep.settings import Settings
 from nodeprep.shapes import shape_of
-from nodeprep.stamp import stamp
+from nodeprep.stamp import now_utc, stamp
 from nodeprep.state import StateStore
 
 T = TypeVar("T")
 Progress = Callable[[str], AbstractContextManager[object]]
+
+
+@runtime_checkable
+class Notes(Protocol):
+    """A stage as it is shown, if it can say what it is at."""
+
+    def note(self, text: str) -> None: ...
+
 
 _PRECEDENCE = (
     Exit.REFUSED,
@@ -51,6 +61,10 @@ _PRECEDENCE = (
 """The exit status of a run is the first of these that any stage asked for."""
 
 
+_OF_A_VETO = {Exit.GATE_FAILED, Exit.FINDINGS}
+"""What a node asks for whose peer-to-peer is vetoed: its files say so, and it is not ready."""
+
+
 class BringupOptions(Record, frozen=True):
     """What the command line says of this run."""
 
@@ -61,6 +75,11 @@ class BringupOptions(Record, frozen=True):
     dry_run: bool = False
     binary: str | None = None
     min_busbw_gbps: float | None = None
+    image: str | None = None
+    two_arms: bool | None = None
+    """None: where peer-to-peer is expected."""
+    program: str = "/usr/bin/nodeprep"
+    """The nodeprep that the rendered unit of the boot run starts."""
     allow_simulated: bool = False
     """On a live node a simulated measurement counts only when this is set."""
 
@@ -102,6 +121,7 @@ class _Run:
         self._stages: list[Stage] = []
         self._statuses: set[Exit] = set()
         self._reasons: list[str] = []
+        self._step: object = None
 
     def report(self) -> Report:
         facts = self._collect()
@@ -110,7 +130,8 @@ class _Run:
         facts, acs = self._free_paths(facts)
         findings = before if not acs.applied else self._audit_again(before, facts)
         gate = self._measure(facts)
-        self._judge_findings(findings)
+        found_by_gate = gate.findings if gate is not None else ()
+        self._judge_findings((*findings, *found_by_gate))
         memory = self._plan_memory(facts)
         knobs, files = self._render(facts, gate, memory)
         status = next((one for one in _PRECEDENCE if one in self._statuses), Exit.OK)
@@ -123,7 +144,7 @@ class _Run:
             dry_run=self._options.dry_run,
             simulated=self._host.simulates or (gate is not None and gate.simulated),
             stages=tuple(self._stages),
-            findings=findings,
+            findings=(*findings, *found_by_gate),
             unknown=unknowns(facts),
             acs=acs,
             gate=gate,
@@ -224,15 +245,22 @@ class _Run:
         return gate
 
     def _run_gate(self, facts: NodeFacts) -> GateResult:
-        return run_gate(
-            self._host,
-            facts,
-            tuple(gpu.index for gpu in facts.gpus),
-            self._settings.gate,
-            binary=self._options.binary,
-            min_busbw_gbps=self._options.min_busbw_gbps,
-            allow_simulated=self._host.simulates or self._options.allow_simulated,
+        policy, options = self._settings.gate, self._options
+        request = GateRequest(
+            binary=options.binary,
+            image=options.image,
+            min_busbw_gbps=options.min_busbw_gbps,
+            allow_simulated=self._host.simulates or options.allow_simulated,
+            two_arms=options.two_arms,
+            at_boot=True,
+            diagnose=policy.diagnose,
+            expected_count=self._settings.accelerators.expected_count,
         )
+        group = tuple(gpu.index for gpu in facts.gpus)
+        result = run_gate(self._host, facts, group, policy, request, self._note)
+        if self._host.simulates:
+            return result
+        return remember(self._store, facts, result, policy, now_utc())
 
     def _plan_memory(self, facts: NodeFacts) -> MemoryPlan | None:
         if self._settings.serving.model is None:
@@ -247,7 +275,8 @@ class _Run:
         self, facts: NodeFacts, gate: GateResult | None, memory: MemoryPlan | None
     ) -> tuple[tuple[Knob, ...], tuple[RenderedFile, ...]]:
         nothing: tuple[tuple[Knob, ...], tuple[RenderedFile, ...]] = ((), ())
-        if memory is None or self._options.dry_run or self._statuses:
+        vetoed = gate is not None and gate.veto is not None and self._statuses <= _OF_A_VETO
+        if memory is None or self._options.dry_run or (self._statuses and not vetoed):
             why = "no memory plan" if memory is None else "the node has not passed"
             self._skip("render", "dry run" if self._options.dry_run else why)
             return nothing
@@ -257,21 +286,23 @@ class _Run:
         self, facts: NodeFacts, gate: GateResult | None, memory: MemoryPlan
     ) -> tuple[tuple[Knob, ...], tuple[RenderedFile, ...]]:
         from nodeprep.serving.files import write
-        from nodeprep.serving.render import render
-        from nodeprep.serving.tune import tune
+        from nodeprep.serving.render import render_all, units_dir
+        from nodeprep.serving.tune import tune_groups
 
         policy = self._settings.serving
         assert policy.model is not None
-        config = tune(
+        configs = tune_groups(
             facts,
             gate,
             memory,
             policy,
             shape_of(policy.model),
             p2p_verified=p2p_verified(gate),
+            disk_free_bytes=disk_room(self._host, policy.cache_dir),
         )
-        files = write(render(config), self._options.out_dir)
-        return config.options + config.env, files
+        out = self._options.out_dir
+        text = render_all(configs, install_dir=units_dir(out), program=self._options.program)
+        return configs[0].options + configs[0].env, write(text, out)
 
     def _judge_findings(self, findings: tuple[Finding, ...]) -> None:
         limit, found = self._options.fail_on, worst(findings)
@@ -284,7 +315,7 @@ class _Run:
         """Runs one stage; an error it raises ends the stage, not the run."""
         started = time.monotonic()
         try:
-            with self._progress(name):
+            with self._progress(name) as self._step:
                 value = work()
         except NodeprepError as error:
             self._mark(name, StageStatus.FAILED, started, error.message)
@@ -292,6 +323,11 @@ class _Run:
             return otherwise
         self._mark(name, StageStatus.OK, started, detail.format(_told(value)))
         return value
+
+    def _note(self, text: str) -> None:
+        """A few words on what the stage under way is at."""
+        if isinstance(self._step, Notes):
+            self._step.note(text)
 
     def _mark(self, name: str, status: StageStatus, started: float, detail: str = "") -> None:
         spent = round(time.monotonic() - started, 3)

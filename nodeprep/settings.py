@@ -6,7 +6,7 @@ Defaults come first, then the file (`/etc/nodeprep/config.toml`, or `--config`),
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -37,9 +37,9 @@ class AcsPolicy(_Table, frozen=True):
     """`group`: pairs of the tensor-parallel group; `all`; or a list, `0-1,0-2`; beside them `nic`."""
     allow_in_guest: bool = False
     """Allow writes inside a virtual machine (emulated or fully passed-through fabrics)."""
-    reapply: Literal["idle", "always", "never"] = "idle"
-    """What to do when cleared bits come back: write again while no process uses the GPUs; in any
-    case; or only report it."""
+    reapply: str = "idle"
+    """What to do when cleared bits come back. `idle`: write again unless a process uses the GPUs;
+    `always`; or `never`: only report it."""
     rearm_alert: int = 3
     """A port that was armed again this often in one boot is a warning."""
 
@@ -117,6 +117,10 @@ class ServingPolicy(_Table, frozen=True):
     image: str | None = None
     tensor_parallel: int | None = None
     """None: all GPUs of the node."""
+    groups: int = 1
+    """Servers on the node, each with tensor_parallel GPUs of its own."""
+    goal: str | None = None
+    """`latency` or `throughput`: tokens of one step, where max_num_batched_tokens does not say."""
     gpu_memory_utilization: float | None = None
     max_model_len: int | None = None
     max_num_seqs: int | None = None

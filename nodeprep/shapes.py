@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nodeprep.facts.model_folder import read_model
 from nodeprep.memory.catalogue import find_model
 from nodeprep.model.memory import ModelShape
 
@@ -17,5 +16,7 @@ def shape_of(model: str) -> ModelShape:
     """
     path = Path(model)
     if model.startswith(("/", ".")) or model.endswith(".json") or path.exists():
+        from nodeprep.facts.model_folder import read_model
+
         return read_model(path)
     return find_model(model)

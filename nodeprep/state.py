@@ -29,9 +29,12 @@ ACS_RETIRED = "acs-state.restored.json"
 ACS_SCHEMA = "nodeprep.acs-state/1"
 REPORT = "report.json"
 READY = "ready"
+HISTORY = "history"
+GATE_HISTORY = "gate.json"
 
 _MAX_ACS_BYTES = 4 << 20
 _MAX_REPORT_BYTES = 64 << 20
+_MAX_HISTORY_BYTES = 16 << 20
 _LOCK = "acs.lock"
 LOCK_DEADLINE_S = 30.0
 """How long to wait for another nodeprep: several applies of a whole node."""
@@ -112,6 +115,14 @@ class StateStore:
     def read_report(self) -> bytes | None:
         return _read(self.run_dir, REPORT, _MAX_REPORT_BYTES)
 
+    def write_gate_history(self, content: bytes) -> None:
+        """The measurements of this node, over boots."""
+        folder = self.state_dir / HISTORY
+        self._write(folder, GATE_HISTORY, content, mode=0o644, folder_mode=0o755)
+
+    def read_gate_history(self) -> bytes | None:
+        return _read(self.state_dir / HISTORY, GATE_HISTORY, _MAX_HISTORY_BYTES)
+
     def write_ready(self, boot_id: str, *, simulated: bool = False) -> None:
         """The stamp that lets the load balancer in; the last thing a boot run writes.
 
@@ -128,6 +139,11 @@ class StateStore:
         """Boot id of the stamp; None: there is no stamp."""
         content = _read(self.run_dir, READY, 4096)
         return None if content is None else content.decode("ascii", "replace").partition("\n")[0]
+
+    def ready_is_simulated(self) -> bool:
+        """Whether the stamp rests on a simulated measurement."""
+        content = _read(self.run_dir, READY, 4096) or b""
+        return b"simulated" in content.split(b"\n")[1:]
 
     def _write(
         self, directory: Path, name: str, content: bytes, *, mode: int, folder_mode: int

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-
 from nodeprep.model.acs import AcsPlan, AcsWrite
 from nodeprep.model.pci import acs_word
 
@@ -11,18 +9,19 @@ from nodeprep.model.pci import acs_word
 def grub_drop_in(plan: AcsPlan) -> str:
     """A file for /etc/default/grub.d: the kernel parameter, quoted for the shell that reads it.
 
-    Semicolons part the devices (the kernel splits pci= at commas), so the value needs its quotes.
+    Semicolons part the devices (the kernel splits pci= at commas).  GRUB reads grub.cfg as a script
+    and would end the command there, so the quotes have to be inside the value: grub-mkconfig
+    copies it as it stands.
     """
     if not plan.kernel_parameter:
         return "# nodeprep: no GPU path redirects, so no kernel parameter is needed.\n"
     notes = "".join(f"# {note}\n" for note in plan.notes)
-    value = shlex.quote(f" {plan.kernel_parameter}")
     return (
         "# nodeprep: keeps ACS redirection off GPU paths from boot on.\n"
         "# Put it in /etc/default/grub.d/nodeprep-acs.cfg, run update-grub, reboot, then run\n"
         "# nodeprep acs verify.\n"
         f"{notes}"
-        f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX"{value}\n'
+        f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX \\"{plan.kernel_parameter}\\""\n'
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from nodeprep.errors import UsageError
 from nodeprep.model.base import Record
 from nodeprep.model.groups import group_pairs
+from nodeprep.settings import Settings
 
 GROUP = "group"
 ALL = "all"
@@ -64,6 +65,12 @@ def parse_pairs(text: str, *, group_size: int | None = None) -> PairChoice:
         mode = parts[0] if parts else NONE
         return PairChoice(mode=mode, group_size=group_size, nics=nics)
     return PairChoice(mode="list", listed=_listed(parts), nics=nics)
+
+
+def pair_choice(settings: Settings, text: str | None = None) -> PairChoice:
+    """The pairs asked for on the command line, else by the configuration. Raises UsageError."""
+    size = settings.serving.tensor_parallel
+    return parse_pairs(text or settings.acs.pairs, group_size=size)
 
 
 def _listed(parts: Sequence[str]) -> tuple[tuple[int, int], ...]:

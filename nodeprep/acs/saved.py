@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 
+from msgspec.structs import replace
+
 from nodeprep import __version__
 from nodeprep.acs.registers import PortReading
 from nodeprep.errors import Refused, StateError
 from nodeprep.model.acs import AcsPlan, AcsState, AcsWrite, SavedPort
 from nodeprep.model.facts import NodeFacts, Origin
-from nodeprep.model.pci import REDIRECT, Bdf, acs_word
+from nodeprep.model.pci import REDIRECT, AcsFlag, Bdf, acs_word
 from nodeprep.state import ACS_SCHEMA
 
 
@@ -47,6 +49,17 @@ def state_with(
         ports=tuple(port for _, port in sorted(ports.items())),
         forced_reason=plan.forced_reason,
     )
+
+
+def with_originals(facts: NodeFacts, saved: AcsState | None) -> NodeFacts:
+    """The facts as if nothing had been written in this boot: what the next boot begins with."""
+    functions = dict(facts.functions)
+    for port in saved.ports if saved is not None else ():
+        one = functions.get(port.bdf)
+        if one is not None and one.acs is not None and one.vendor_device == port.vendor_device:
+            first = AcsFlag(int(port.original, 16))
+            functions[port.bdf] = replace(one, acs=replace(one.acs, control=first))
+    return replace(facts, functions=functions)
 
 
 def check_machine(state: AcsState | None, facts: NodeFacts) -> None:

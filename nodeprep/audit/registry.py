@@ -10,7 +10,7 @@ from nodeprep.model.finding import Finding
 
 Check = Callable[[View], Iterable[Finding]]
 
-_SUBJECTS = ("acs", "p2p", "levels", "links", "iommu", "platform", "gpus", "memory")
+_SUBJECTS = ("acs", "rearmed", "p2p", "levels", "links", "iommu", "platform", "gpus", "memory")
 _CHECKS: list[tuple[tuple[str, ...], Check]] = []
 
 

@@ -1,4 +1,4 @@
-"""`nodeprep acs`: plan, apply, verify, restore."""
+"""`nodeprep acs`: plan, apply, verify, restore, persist."""
 
 from __future__ import annotations
 
@@ -6,22 +6,26 @@ from collections.abc import Callable
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
+from nodeprep.acs.again import hands_off, may_write_in_use, saved_in_this_boot
 from nodeprep.acs.apply import apply
 from nodeprep.acs.forms import grub_drop_in, setpci_script
 from nodeprep.acs.outcome import Unfinished
-from nodeprep.acs.pairs import PairChoice, parse_pairs
+from nodeprep.acs.pairs import pair_choice
 from nodeprep.acs.plan import plan
+from nodeprep.acs.registers import Method
 from nodeprep.acs.restore import restore
 from nodeprep.acs.verify import verify
+from nodeprep.cli.acs_persist import persist_command
 from nodeprep.cli.options import session_options
 from nodeprep.cli.session import Session
 from nodeprep.errors import Exit, UsageError
 from nodeprep.facts.collect import collect, reread
 from nodeprep.model.acs import AcsPlan, AcsVerification, AppliedWrite
 from nodeprep.model.facts import NodeFacts
+from nodeprep.model.finding import Finding
 from nodeprep.model.report import AcsReport
-from nodeprep.settings import Settings
 from nodeprep.stamp import stamp
 
 _FORMS = {"grub": grub_drop_in, "setpci": setpci_script}
@@ -32,18 +36,30 @@ def command() -> None:
     """The least change that frees GPU paths of ACS redirection; saved, proved, reversible."""
 
 
+command.add_command(persist_command)
+
+
 def _choice_options(function: Any) -> Any:
     options: tuple[Callable[[Any], Any], ...] = (
-        click.option("--pairs", metavar="CHOICE", help="group, all, or a list such as 0-1,0-2."),
+        click.option(
+            "--pairs", metavar="CHOICE",
+            help="group, all, or a list such as 0-1,0-2; with nic, GPUs and network adapters too.",
+        ),
         click.option(
             "--all-bits", is_flag=True, help="Clear whole control words; drops isolation too."
         ),
         click.option("--force", is_flag=True, help="Act against a refusal; needs --reason."),
         click.option("--reason", metavar="TEXT", help="Why; kept in state and report."),
-    )
+    )  # fmt: skip
     for option in reversed(options):
         function = option(function)
     return function
+
+
+_method_option = click.option(
+    "--method", type=click.Choice([one.value for one in Method]), default=Method.SETPCI.value,
+    show_default=True, help="What carries a write; the proof is the read-back in both cases.",
+)  # fmt: skip
 
 
 @command.command("plan")
@@ -64,15 +80,25 @@ def plan_command(session: Session, **choice: Any) -> int:
 
 @command.command("apply")
 @_choice_options
+@_method_option
+@click.option(
+    "--reapply", is_flag=True,
+    help="As acs.reapply says, and never after a restore in this boot: for units and timers.",
+)  # fmt: skip
 @session_options()
-def apply_command(session: Session, **choice: Any) -> int:
+def apply_command(session: Session, method: str, reapply: bool, **choice: Any) -> int:
     """Write the plan: originals saved first, every write read back, any surprise rolled back."""
-    facts, wanted = _planned(session, **choice)
+    in_use = reapply and may_write_in_use(session.settings.acs)
+    facts, wanted = _planned(session, allow_in_use=in_use, **choice)
+    why_not = hands_off(session.settings.acs, facts, session.store) if reapply else None
+    if why_not is not None:
+        session.emit(_report(session, facts, wanted, detail=f"{_plan_detail(wanted)}; {why_not}"))
+        return Exit.OK
     if wanted.refusals and wanted.forced_reason is None:
         session.emit(_report(session, facts, wanted, detail="refused: nothing was changed"))
         return Exit.REFUSED
     try:
-        applied = apply(session.host, facts, wanted, session.store)
+        applied = apply(session.host, facts, wanted, session.store, method=Method(method))
     except Unfinished as error:
         session.emit(
             _report(session, facts, wanted, error.applied, verified=False, detail=error.message)
@@ -107,12 +133,13 @@ def verify_command(session: Session, **choice: Any) -> int:
 
 
 @command.command("restore")
+@_method_option
 @session_options()
-def restore_command(session: Session) -> int:
+def restore_command(session: Session, method: str) -> int:
     """Give every register the bits back that were cleared in this boot."""
     facts = collect(session.host, session.settings.accelerators)
     try:
-        restored = restore(session.host, facts, session.store)
+        restored = restore(session.host, facts, session.store, method=Method(method))
     except Unfinished as error:
         session.emit(
             _report(session, facts, AcsPlan(), error.applied, verified=False, detail=error.message)
@@ -129,7 +156,13 @@ def restore_command(session: Session) -> int:
 
 
 def _planned(
-    session: Session, *, pairs: str | None, all_bits: bool, force: bool, reason: str | None
+    session: Session,
+    *,
+    pairs: str | None,
+    all_bits: bool,
+    force: bool,
+    reason: str | None,
+    allow_in_use: bool = False,
 ) -> tuple[NodeFacts, AcsPlan]:
     if force and not (reason and reason.strip()):
         raise UsageError("--force needs --reason TEXT: it is kept in state and report")
@@ -140,13 +173,9 @@ def _planned(
         all_bits=all_bits,
         forced_reason=reason if force else None,
         allow_in_guest=session.settings.acs.allow_in_guest,
+        allow_in_use=allow_in_use,
     )
     return facts, wanted
-
-
-def pair_choice(settings: Settings, pairs: str | None = None) -> PairChoice:
-    """The pairs asked for on the command line, else by the configuration."""
-    return parse_pairs(pairs or settings.acs.pairs, group_size=settings.serving.tensor_parallel)
 
 
 def _plan_detail(wanted: AcsPlan) -> str:
@@ -174,4 +203,16 @@ def _report(
         plan=wanted,
         detail=detail,
         simulated=session.host.simulates,
+        findings=_rearmed(session, facts),
     )
+
+
+def _rearmed(session: Session, facts: NodeFacts) -> tuple[Finding, ...]:
+    """The finding about ports that came back in this boot, from what is saved at this moment."""
+    saved = saved_in_this_boot(facts, session.store)
+    if saved is None or not any(port.rearmed for port in saved.ports):
+        return ()
+    from nodeprep.audit.run import audit
+
+    found = audit(replace(facts, acs_saved=saved), session.settings, session.today)
+    return tuple(one for one in found if one.id == "acs-rearmed")

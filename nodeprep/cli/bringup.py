@@ -10,6 +10,7 @@ import click
 
 from nodeprep.bringup import BringupOptions, bring_up
 from nodeprep.cli.options import session_options
+from nodeprep.cli.program import own_program
 from nodeprep.cli.session import Session
 from nodeprep.errors import Exit
 from nodeprep.model.facts import Origin
@@ -49,6 +50,7 @@ def command(
         dry_run=dry_run,
         binary=binary,
         min_busbw_gbps=min_busbw,
+        program=own_program(),
         allow_simulated=os.environ.get("NODEPREP_ALLOW_SIMULATED") == "1",
     )
     with progress(sys.stderr) as shown:

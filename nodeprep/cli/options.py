@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+if TYPE_CHECKING:
+    from nodeprep.cli.session import Session
+
 Command = Callable[..., Any]
+
+
+class Opening(NamedTuple):
+    """A session that is opened when it is asked for, and the form of what is printed."""
+
+    open: Callable[[], Session]
+    format: str
+    color: str
 
 _PATH = click.Path(path_type=Path)
 
@@ -63,10 +74,13 @@ def output_options(function: Command) -> Command:
     return _with(function, (_format(), _COLOR))
 
 
-def session_options(*, formats: tuple[str, ...] = ()) -> Callable[[Command], Command]:
+def session_options(
+    *, formats: tuple[str, ...] = (), later: bool = False
+) -> Callable[[Command], Command]:
     """All common options; the command gets them as one `session`.
 
     formats: further values that --format takes for this command.
+    later: the command gets an Opening instead, and decides whether it needs a session at all.
     """
 
     def decorate(function: Command) -> Command:
@@ -84,10 +98,9 @@ def session_options(*, formats: tuple[str, ...] = ()) -> Callable[[Command], Com
             verbose: bool,
             **rest: Any,
         ) -> Any:
-            from nodeprep.cli.session import Source, open_session
-
-            session = open_session(
-                Source(machine=machine, snapshot=snapshot, sysfs_root=sysfs_root),
+            opening = partial(
+                _open,
+                {"machine": machine, "snapshot": snapshot, "sysfs_root": sysfs_root},
                 config=config,
                 state_dir=state_dir,
                 run_dir=run_dir,
@@ -96,11 +109,19 @@ def session_options(*, formats: tuple[str, ...] = ()) -> Callable[[Command], Com
                 fail_on=fail_on,
                 verbose=verbose,
             )
-            return function(session=session, **rest)
+            if later:
+                return function(session=Opening(opening, format, color), **rest)
+            return function(session=opening(), **rest)
 
         return _with(opened, (*_SOURCE, _format(*formats), _COLOR))
 
     return decorate
+
+
+def _open(source: dict[str, Any], **chosen: Any) -> Session:
+    from nodeprep.cli.session import Source, open_session
+
+    return open_session(Source(**source), **chosen)
 
 
 def _with(function: Command, options: tuple[Callable[[Command], Command], ...]) -> Command:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from nodeprep.cli.printing import emit as emit
 from nodeprep.errors import Exit, HostError, UsageError
 from nodeprep.host.base import Host
 from nodeprep.model.finding import Finding, Severity
@@ -80,21 +79,6 @@ def open_session(
         color=color,
         fail_on=fail_on,
     )
-
-
-def emit(document: Any, format: str, color: str) -> None:
-    """Prints any document: JSON, brief lines, or text for a person."""
-    from nodeprep.output.choose import render
-
-    text = render(
-        document,
-        format,
-        stream_is_tty=sys.stdout.isatty(),
-        color=color,
-        env=os.environ,
-        width=shutil.get_terminal_size((100, 24)).columns,
-    )
-    sys.stdout.write(text if text.endswith("\n") else text + "\n")
 
 
 def write_out(path: Path, text: str) -> None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from nodeprep.gate.attempt import Limits
 from nodeprep.gate.command import P2P_OFF, PAIR_SIZE
 from nodeprep.gate.measure import Bench, told
-from nodeprep.gate.suspects import Case, Pair, suspects
+from nodeprep.gate.suspects import Case, Pair, suspects, veto
 from nodeprep.model.gate import GateResult, GateVerdict
 
 FAILURES = (
@@ -20,6 +20,7 @@ FAILURES = (
     GateVerdict.HUNG,
     GateVerdict.CRASHED,
 )
+_NOTHING = (GateVerdict.NO_BINARY, GateVerdict.PRECONDITION)
 _KILL_S = 15.0
 """What ending a run that hangs may take."""
 
@@ -29,7 +30,8 @@ def p2p_off(
 ) -> GateResult:
     """The same collective through host memory; it finds the same value as with peer-to-peer."""
     bench.tell("peer-to-peer off")
-    return bench.once(group, max_size, settings=P2P_OFF, limits=_limits(bench, max_size, within_s))
+    limits = _limits(bench, max_size, within_s)
+    return bench.once(group, max_size, settings=P2P_OFF, limits=limits, by_class=True)
 
 
 def diagnose(
@@ -49,7 +51,8 @@ def diagnose(
         on,
         findings=(*on.findings, *suspects(case)),
         pair_runs=tuple(told(f"{a}-{b}", one) for (a, b), one in pairs.items()),
-        arms=on.arms or (told("p2p-off", off),),
+        arms=on.arms or (told("p2p-on", on), told("p2p-off", off)),
+        veto=veto(on, off),
         warnings=warnings,
     )
 
@@ -66,10 +69,12 @@ def _measure_pairs(
             break
         bench.tell(f"GPU{pair[0]} and GPU{pair[1]}")
         limit = min(bench.policy.pair_s, left)
-        found[pair] = bench.once(
-            pair, PAIR_SIZE, limits=Limits(deadline_s=limit, silence_s=min(limit, _silence(bench)))
-        )
-        if found[pair].verdict is GateVerdict.NO_BINARY or found[pair].survivors:
+        limits = Limits(deadline_s=limit, silence_s=min(limit, bench.policy.silence_s))
+        result = bench.once(pair, PAIR_SIZE, limits=limits, by_class=True)
+        if result.verdict in _NOTHING:
+            return {}, 0
+        found[pair] = result
+        if result.survivors:
             break
     return found, len(wanted) - len(found)
 
@@ -82,10 +87,6 @@ def _limits(bench: Bench, max_size: str, within_s: float | None) -> Limits:
         deadline_s=min(usual.deadline_s, max(within_s, 1.0)),
         silence_s=min(usual.silence_s, max(within_s, 1.0)),
     )
-
-
-def _silence(bench: Bench) -> float:
-    return bench.policy.silence_s
 
 
 def _left(end: float) -> float:

@@ -316,4 +316,6 @@ def _explained(reason: str) -> str:
 
 
 def _listed(items: Sequence[object]) -> str:
-    return ", ".join(map(str, items[:8])) + (f" and {len(items) - 8} more" if len(items) > 8 else "")
+    return ", ".join(map(str, items[:8])) + (
+        f" and {len(items) - 8} more" if len(items) > 8 else ""
+    )

@@ -76,22 +76,30 @@ class Bench:
         settings: dict[str, str] | None = None,
         limits: Limits | None = None,
         on_row: OnRow = lambda _: None,
+        by_class: bool = False,
     ) -> GateResult:
-        """One run, judged.  Nothing the machine does is raised; it is a verdict."""
-        facts = without_p2p(self.facts) if settings else self.facts
-        given = None if settings else self._min_busbw_gbps
+        """One run, judged.  Nothing the machine does is raised; it is a verdict.
+
+        `settings`: NCCL variables under test.  `by_class`: whatever mark is given for the node, a
+        part of it, or the node without peer-to-peer, is held against the built-in table.
+        """
         command = self._command(group, max_size, settings)
-        mark = threshold(facts, tuple(group), self.policy, given, None)
+
+        def asked_for(nccl_version: str | None) -> Threshold:
+            facts = without_p2p(self.facts) if settings else self.facts
+            policy = replace(self.policy, min_busbw_gbps=None) if by_class else self.policy
+            given = None if by_class else self._min_busbw_gbps
+            return threshold(facts, tuple(group), policy, given, nccl_version)
+
         try:
             done = attempt(
                 self.host, command, limits or self.limits(max_size), tell=self.tell, on_row=on_row
             )
             report = _read(done, torch=self.tool.torch)
         except (HostError, ParseError) as error:
-            result = _no_figures(error, mark)
+            result = _no_figures(error, asked_for(None))
         else:
-            mark = threshold(facts, tuple(group), self.policy, given, report.nccl_version)
-            result = self._judged(done, report, mark, len(group))
+            result = self._judged(done, report, asked_for(report.nccl_version), len(group))
         return replace(result, binary=command.shown, source=self.tool.source)
 
     def repeated(self, group: Sequence[int], max_size: str, on_row: OnRow) -> GateResult:

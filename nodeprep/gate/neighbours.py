@@ -1,6 +1,6 @@
-"""The transport of every neighbour pair, proved from NCCL's log, beside driver and registers; pure.
+"""The transport of every neighbour pair by NCCL's log, beside driver and registers; pure.
 
-A rank is the GPU at that place of the group in bus order: CUDA_DEVICE_ORDER=PCI_BUS_ID, one process.
+A rank is the GPU at that place of the group in bus order (CUDA_DEVICE_ORDER=PCI_BUS_ID).
 """
 
 from __future__ import annotations

@@ -27,4 +27,6 @@ def p2p_verified(result: GateResult | None) -> bool:
     """
     if result is None or result.verdict is not GateVerdict.PASS or not result.transports:
         return False
+    if result.veto is not None:
+        return False
     return all(name.startswith("P2P") for name in result.transports.values())

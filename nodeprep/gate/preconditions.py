@@ -59,7 +59,7 @@ def await_clear(
 def asked_again(host: Host, facts: NodeFacts) -> NodeFacts:
     """The same facts with what the driver says of its GPUs at this moment."""
     try:
-        gpus, pairs = merge(tuple(gpu.bdf for gpu in facts.gpus), ask_driver(host))
+        gpus, pairs = merge(tuple(gpu.bdf for gpu in facts.gpus), ask_driver(host), facts.functions)
     except HostError:
         return facts
     return replace(facts, gpus=gpus, pairs=pairs)

@@ -1,36 +1,56 @@
-"""Runs all_reduce_perf over a group of GPUs and judges it."""
+"""The gate: preconditions, one tool, as many runs as it takes, and what stood around them."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+from collections.abc import Callable
 
-import msgspec
+from msgspec.structs import replace
 
-from nodeprep.errors import Denied, HostError, NotFound, NotRecorded, ParseError, TimedOut
-from nodeprep.gate.judge import judge
-from nodeprep.gate.nvlink import has_nvlink
+from nodeprep.facts.asking import text_or_none
+from nodeprep.gate.around import Surroundings
+from nodeprep.gate.command import P2P_OFF as P2P_OFF
+from nodeprep.gate.command import PROGRAM, find_binary, find_engine
+from nodeprep.gate.command import gate_argv as gate_argv
+from nodeprep.gate.command import gate_environment as gate_environment
+from nodeprep.gate.command import largest_size as largest_size
+from nodeprep.gate.copies import copy_figures, outliers
+from nodeprep.gate.diagnose import FAILURES, diagnose, p2p_off
+from nodeprep.gate.health import link_errors, link_warnings, throttling
+from nodeprep.gate.judge import MEASURED
+from nodeprep.gate.measure import Bench, Tool, no_run, told
+from nodeprep.gate.neighbours import explained, neighbours
+from nodeprep.gate.preconditions import await_clear
+from nodeprep.gate.suspects import NO_GAIN, veto
 from nodeprep.gate.threshold import threshold
+from nodeprep.gate.torch_fallback import find_python
 from nodeprep.host.base import Host
+from nodeprep.model.base import Record
 from nodeprep.model.facts import NodeFacts
 from nodeprep.model.gate import GateResult, GateVerdict, Threshold
-from nodeprep.model.gpu import Gpu
-from nodeprep.model.readings import CommandResult
-from nodeprep.parse.nccl_tests import parse_nccl
 from nodeprep.settings import GatePolicy
-from nodeprep.units import GIB, MIB
+from nodeprep.units import parse_size_bytes
 
-PROGRAM = "all_reduce_perf"
-MIN_SIZE = "8M"
-PCIE_SIZE = "512M"
-NVLINK_SIZE = "8G"
-"""NVLink is not yet saturated at 512 MiB."""
-_SIZE_BYTES = {PCIE_SIZE: 512 * MIB, NVLINK_SIZE: 8 * GIB}
-_NVLINK_PATIENCE = 3
-"""16 times the data: a node that lost NVLink needs 250 s, and is slow, not hung."""
-_BUFFERS = 3
-"""nccl-tests keeps three buffers of the largest size on each GPU (-c 1)."""
-_SPARE_BYTES = 2 * GIB
+_NCCL_CONF = "/etc/nccl.conf"
+
+
+class GateRequest(Record, frozen=True):
+    """What one command asks of the gate, before the policy."""
+
+    binary: str | None = None
+    image: str | None = None
+    min_busbw_gbps: float | None = None
+    allow_simulated: bool = False
+    force: bool = False
+    """Run although other processes use the GPUs."""
+    two_arms: bool | None = None
+    """None: where the policy says so."""
+    at_boot: bool = False
+    """Then two arms are the default where peer-to-peer is expected."""
+    diagnose: bool = False
+    torch: bool = False
+    """Measure with PyTorch, one process for each GPU, even where nccl-tests is installed."""
+    expected_count: int | None = None
+    """GPUs this node must have."""
 
 
 def run_gate(
@@ -38,168 +58,148 @@ def run_gate(
     facts: NodeFacts,
     group: tuple[int, ...],
     policy: GatePolicy,
-    *,
-    binary: str | None = None,
-    min_busbw_gbps: float | None = None,
-    allow_simulated: bool,
-    force: bool = False,
+    request: GateRequest,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> GateResult:
     """Measures the GPUs with these indices and judges the result.
 
-    `binary` and `min_busbw_gbps` override the policy. `force`: run although other processes use
-    the GPUs.  Nothing the machine does is raised; what could not be measured is a verdict.
+    `tell` gets a few words on what is going on.  Nothing the machine does is raised; what could not
+    be measured is a verdict.
     """
-    mark = threshold(facts, group, policy, min_busbw_gbps, None)
+    mark = threshold(facts, group, policy, request.min_busbw_gbps, None)
     if len(group) < 2:
-        return _no_run(
-            GateVerdict.NOT_APPLICABLE, f"{len(group)} GPU: there is no pair to measure", mark
+        reason = f"{len(group)} GPU: there is no pair to measure"
+        return no_run(GateVerdict.NOT_APPLICABLE, reason, mark)
+    if not request.force:
+        facts, obstacle = await_clear(
+            host, facts, group, policy, expected_count=request.expected_count, tell=tell
         )
-    obstacle = None if force else _obstacle(facts, group)
-    if obstacle:
-        return _no_run(GateVerdict.PRECONDITION, obstacle, mark)
-    program = find_binary(host, policy, binary)
-    if program is None:
-        where = binary or f"{', '.join(policy.binaries)} and the search path"
-        return _no_run(GateVerdict.NO_BINARY, f"no {PROGRAM}: looked at {where}", mark)
-    size = largest_size(facts, group)
-    argv = gate_argv(program, group, size)
-    deadline_s = policy.deadline_s * (_NVLINK_PATIENCE if size == NVLINK_SIZE else 1)
-    try:
-        answer = host.run(argv, deadline_s=deadline_s, env=gate_environment(facts, group))
-    except HostError as error:
-        result = _failed_run(error, mark, len(group), policy)
-        return msgspec.structs.replace(result, binary=program)
-    result = _judge_answer(answer, facts, group, policy, min_busbw_gbps, allow_simulated)
-    return msgspec.structs.replace(result, binary=program, duration_s=answer.duration_s)
+        if obstacle is not None:
+            return no_run(GateVerdict.PRECONDITION, obstacle.reason, mark)
+    tool, missing = find_tool(host, policy, request)
+    if tool is None:
+        return no_run(GateVerdict.NO_BINARY, missing, mark)
+    bench = Bench(
+        host, facts, policy, tool,
+        min_busbw_gbps=request.min_busbw_gbps, allow_simulated=request.allow_simulated, tell=tell,
+    )  # fmt: skip
+    return _measured(bench, group, request, mark)
 
 
-def find_binary(host: Host, policy: GatePolicy, binary: str | None = None) -> str | None:
-    """The program to run: the one named, else the first of the policy, else by the search path."""
+def find_tool(host: Host, policy: GatePolicy, request: GateRequest) -> tuple[Tool | None, str]:
+    """What measures, or why nothing does: a container image that is asked for, else nccl-tests of
+    the node, else PyTorch."""
+    image = request.image or (policy.image if request.binary is None else None)
+    if image is not None:
+        engine = find_engine(host, policy)
+        if engine is None:
+            return None, f"no docker or podman to run {image}"
+        program = "python3" if request.torch else request.binary or policy.container_program
+        return Tool(program=program, container=(engine, image), torch=request.torch), ""
+    binary = None if request.torch else find_binary(host, policy, request.binary)
     if binary is not None:
-        return binary if host.has_program(binary) else None
-    return next((path for path in (*policy.binaries, PROGRAM) if host.has_program(path)), None)
+        return Tool(program=binary), ""
+    where = request.binary or f"{', '.join(policy.binaries)} and the search path"
+    missing = f"no {PROGRAM}: looked at {where}"
+    if request.binary is not None or host.simulates:
+        return None, missing
+    python = find_python(host, policy)
+    if python is None:
+        return None, f"{missing}; no PyTorch either: {', '.join(policy.torch_python)}"
+    return Tool(program=python, torch=True), ""
 
 
-def gate_argv(program: str, group: Sequence[int], max_size: str = PCIE_SIZE) -> tuple[str, ...]:
-    """The command line.  No option that an old binary lacks: it would print its usage and end 0.
-
-    -w and -n are given because their defaults changed between versions.
-    """
-    return (program, "-b", MIN_SIZE, "-e", max_size, "-f", "2", "-g", str(len(group)),
-            "-w", "5", "-n", "20", "-c", "1")  # fmt: skip
-
-
-def largest_size(facts: NodeFacts, group: Sequence[int]) -> str:
-    """`8G` when NVLink joins the whole group of more than a pair and memory allows, else `512M`."""
-    pairs = [pair for pair in facts.pairs if pair.a in group and pair.b in group]
-    joined = len(group) > 2 and bool(pairs) and all(has_nvlink(pair) for pair in pairs)
-    free = [_free_bytes(gpu) for gpu in _members(facts, group)]
-    roomy = all(size is not None and size >= _need_bytes(NVLINK_SIZE) for size in free)
-    return NVLINK_SIZE if joined and roomy else PCIE_SIZE
-
-
-def gate_environment(facts: NodeFacts, group: Sequence[int]) -> dict[str, str]:
-    """The environment beside the host's own small one.
-
-    Bootstrap goes over loopback, so the gate works before the network is up, and no network card
-    stands in for a GPU's way.  Nothing that would choose algorithm or transport is set, and nothing
-    of the caller's NCCL settings is passed on.
-    """
-    members = _members(facts, group)
-    uuids = [gpu.uuid for gpu in members if gpu.uuid]
-    whole = len(uuids) == len(members) > 0
-    environment = {
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        "CUDA_VISIBLE_DEVICES": ",".join(uuids if whole else map(str, sorted(group))),
-        "NCCL_DEBUG": "INFO",
-        "NCCL_DEBUG_SUBSYS": "INIT,P2P,SHM,NET,GRAPH,ENV",
-        "NCCL_SOCKET_IFNAME": "lo",
-        "NCCL_IB_DISABLE": "1",
-    }
-    libraries = os.environ.get("LD_LIBRARY_PATH")
-    return environment | ({"LD_LIBRARY_PATH": libraries} if libraries else {})
-
-
-def _judge_answer(
-    answer: CommandResult,
-    facts: NodeFacts,
-    group: tuple[int, ...],
-    policy: GatePolicy,
-    min_busbw_gbps: float | None,
-    allow_simulated: bool,
+def _measured(
+    bench: Bench, group: tuple[int, ...], request: GateRequest, mark: Threshold
 ) -> GateResult:
-    """The verdict over what the program printed; NCCL's log stands in the same text."""
-    try:
-        report = parse_nccl(f"{answer.stdout}\n{answer.stderr}")
-    except ParseError as error:
-        mark = threshold(facts, group, policy, min_busbw_gbps, None)
-        return _no_run(GateVerdict.INVALID_OUTPUT, error.message, mark)
-    report = msgspec.structs.replace(report, simulated=report.simulated or answer.simulated)
-    mark = threshold(facts, group, policy, min_busbw_gbps, report.nccl_version)
-    result = judge(report, answer.status, mark, len(group), policy, allow_simulated=allow_simulated)
-    if answer.truncated:
-        cut = "the program printed more than is kept"
-        return msgspec.structs.replace(result, warnings=(*result.warnings, cut))
-    return result
-
-
-def _failed_run(
-    error: HostError, mark: Threshold, group_size: int, policy: GatePolicy
-) -> GateResult:
-    if isinstance(error, TimedOut):
-        result = judge(parse_nccl(""), None, mark, group_size, policy, hung=True)
-        return msgspec.structs.replace(result, reason=f"{result.reason}: {error.message}")
-    if isinstance(error, (NotFound, Denied)):
-        return _no_run(GateVerdict.NO_BINARY, error.message, mark)
-    if isinstance(error, NotRecorded):
-        return _no_run(GateVerdict.PRECONDITION, f"nothing was measured: {error.message}", mark)
-    return _no_run(GateVerdict.CRASHED, error.message, mark)
-
-
-def _obstacle(facts: NodeFacts, group: Sequence[int]) -> str | None:
-    """Why a run would measure nothing, or would disturb somebody; None: nothing known."""
-    members = _members(facts, group)
-    if len(members) != len(set(group)):
-        return f"the group names GPUs that are not there: {', '.join(map(str, sorted(group)))}"
-    for gpu in members:
-        name = f"GPU{gpu.index} {gpu.bdf}"
-        if gpu.mig_enabled:
-            return f"{name} is in MIG mode, which has no peer-to-peer"
-        if gpu.processes:
-            pids = ", ".join(str(process.pid) for process in gpu.processes[:8])
-            return f"{name} is in use by process {pids}"
-        free = _free_bytes(gpu)
-        if free is not None and free < _need_bytes(PCIE_SIZE):
-            return f"{name} has {free / GIB:.1f} GiB free, the test needs {_need_gib():.1f}"
-    return None
-
-
-def _members(facts: NodeFacts, group: Sequence[int]) -> list[Gpu]:
-    return [gpu for gpu in facts.gpus if gpu.index in set(group)]
-
-
-def _free_bytes(gpu: Gpu) -> int | None:
-    if gpu.memory_total_bytes is None:
-        return None
-    return gpu.memory_total_bytes - (gpu.memory_used_bytes or 0)
-
-
-def _need_bytes(size: str) -> int:
-    return _BUFFERS * _SIZE_BYTES[size] + _SPARE_BYTES
-
-
-def _need_gib() -> float:
-    return _need_bytes(PCIE_SIZE) / GIB
-
-
-def _no_run(verdict: GateVerdict, reason: str, mark: Threshold) -> GateResult:
-    """A verdict without figures, still with what would have been asked."""
-    return GateResult(
-        verdict=verdict,
-        reason=reason,
-        threshold_gbps=mark.threshold_gbps,
-        threshold_source=mark.source,
-        expected_gbps=mark.expected_gbps,
-        limiting_hop=mark.limiting_hop,
-        reasoning=mark.reasoning,
+    size = largest_size(bench.facts, group)
+    around = Surroundings(bench.host, bench.facts, group, parse_size_bytes(size))
+    result = bench.repeated(group, size, around.on_row)
+    counters, clocks = around.finish()
+    result = _with_ways(bench, group, result, mark)
+    result = replace(
+        result,
+        counters=counters,
+        clocks=clocks,
+        findings=(*link_errors(counters), *throttling(clocks)),
+        warnings=(*result.warnings, *link_warnings(around.links()), *_nccl_conf(bench.host)),
     )
+    off = None
+    if _wants_two_arms(bench.policy, request, mark, result):
+        off = p2p_off(bench, group, size)
+        result = _with_arm(result, off)
+    if request.diagnose and result.verdict in FAILURES and not result.survivors:
+        result = diagnose(bench, group, size, result, off)
+    if off is not None and result.veto is not None and bench.policy.allow_without_p2p:
+        result = _served_without_p2p(result, off)
+    return _with_copies(bench, group, result)
+
+
+def _wants_two_arms(
+    policy: GatePolicy, request: GateRequest, mark: Threshold, result: GateResult
+) -> bool:
+    """A run that never came to measure has nothing to be compared with."""
+    if result.verdict not in (*MEASURED, *FAILURES) or result.survivors:
+        return False
+    asked = policy.two_arms if request.two_arms is None else request.two_arms
+    return request.at_boot and mark.expected_transport == "P2P" if asked is None else asked
+
+
+def _with_ways(
+    bench: Bench, group: tuple[int, ...], result: GateResult, mark: Threshold
+) -> GateResult:
+    """Every neighbour pair with its transport; a failure names pair, peer status and ACS state."""
+    ways = neighbours(bench.facts, group, result.transports)
+    result = replace(result, neighbours=ways)
+    why = explained(result, mark.expected_transport)
+    return replace(result, reason=f"{result.reason} [{why}]") if why else result
+
+
+def _with_arm(result: GateResult, off: GateResult) -> GateResult:
+    if off.verdict is GateVerdict.PRECONDITION:
+        return result  # a recording that lacks this arm
+    warnings = list(result.warnings)
+    on_gbps, off_gbps = result.measured_gbps, off.measured_gbps
+    direct = {one.transport.partition("/")[0] for one in result.neighbours} == {"P2P"}
+    if direct and on_gbps and off_gbps and on_gbps < NO_GAIN * off_gbps:
+        warnings.append(
+            f"peer-to-peer ({on_gbps:.1f} GB/s) is hardly faster than host memory "
+            f"({off_gbps:.1f}): its traffic may go through the root complex"
+        )
+    return replace(
+        result,
+        arms=(told("p2p-on", result), told("p2p-off", off)),
+        veto=veto(result, off),
+        warnings=tuple(warnings),
+    )
+
+
+def _served_without_p2p(result: GateResult, off: GateResult) -> GateResult:
+    """The figure through host memory counts, since the configuration allows such a node."""
+    return replace(
+        off,
+        reason=f"peer-to-peer is vetoed: {result.veto}. Without it: {off.reason}",
+        runs=result.runs, arms=result.arms, veto=result.veto, findings=result.findings,
+        pair_runs=result.pair_runs, counters=result.counters, clocks=result.clocks,
+        warnings=(*result.warnings, *off.warnings),
+    )  # fmt: skip
+
+
+def _with_copies(bench: Bench, group: tuple[int, ...], result: GateResult) -> GateResult:
+    """Single copies are worth their seconds only on a node that can measure at all."""
+    if not bench.policy.copies or bench.host.simulates or result.verdict not in MEASURED:
+        return result
+    copies, problem = copy_figures(bench.host, bench.facts, group)
+    return replace(
+        result,
+        copies=copies,
+        findings=(*result.findings, *outliers(copies)),
+        warnings=(*result.warnings, *((problem,) if problem else ())),
+    )
+
+
+def _nccl_conf(host: Host) -> tuple[str, ...]:
+    """NCCL reads this file whatever the environment says."""
+    lines = (text_or_none(host, _NCCL_CONF) or "").splitlines()
+    set_here = [line.strip() for line in lines if line.strip().startswith("NCCL_")]
+    return (f"{_NCCL_CONF} sets {', '.join(set_here[:8])}",) if set_here else ()

@@ -16,7 +16,7 @@ from nodeprep.model.base import Record
 from nodeprep.model.facts import NodeFacts
 from nodeprep.model.finding import Evidence, Finding, Remedy, Severity
 from nodeprep.model.gate import GateResult, GateVerdict
-from nodeprep.model.pci import AcsStatus, Bdf
+from nodeprep.model.pci import Bdf
 from nodeprep.model.topology import P2pStatus, PathLevel
 from nodeprep.model.tree import PciTree
 
@@ -100,9 +100,10 @@ def _suspected(case: Case) -> tuple[Pair, ...]:
 def _redirection(case: Case) -> Iterator[Finding]:
     """Ports on the way of suspected pairs whose control word redirects.
 
-    A group that goes through host memory is not slowed by them.
+    A group that goes through host memory is not slowed by them, and one that fails with
+    peer-to-peer off too has another cause.
     """
-    if case.on.verdict is GateVerdict.FAIL_TRANSPORT:
+    if case.on.verdict is GateVerdict.FAIL_TRANSPORT or case.only_p2p is False:
         return
     tree = PciTree(case.facts.functions)
     ports: dict[Bdf, None] = {}
@@ -177,7 +178,7 @@ def _not_granted(case: Case) -> Iterator[Finding]:
             id=_NOT_SUPPORTED[status],
             severity=Severity.WARNING,
             subject=_listed(pairs),
-            summary=f"the driver denies peer access ({status.value}): NCCL goes through host memory",
+            summary=f"the driver denies peer access ({status.value}): NCCL uses host memory",
             cause="platform, product or setting of the driver; no ACS bit changes it",
             evidence=_figures(case),
         )

@@ -81,10 +81,16 @@ class _Bench:
 
     def devices(self) -> list[dict[str, object]]:
         """Every rank's device, by rank."""
-        mine: dict[str, object] = {"rank": self._rank, "device": None, "name": "cpu", "bus_id": None}
+        mine: dict[str, object] = {
+            "rank": self._rank,
+            "device": None,
+            "name": "cpu",
+            "bus_id": None,
+        }
         if self._device.type == "cuda":
             found = self._torch.cuda.get_device_properties(self._device)
             mine |= {"device": self._device.index, "name": found.name, "bus_id": _bus_id(found)}
+        mine.setdefault("bus_id", None)
         gathered: list[Any] = [None] * self._ranks
         self._dist.all_gather_object(gathered, mine)
         return gathered

@@ -64,14 +64,17 @@ class _Document(Record, frozen=True):
 def find_python(host: Host, policy: GatePolicy) -> str | None:
     """An interpreter that can import torch.distributed; asking takes seconds, so it is the last
     resort."""
-    for python in policy.torch_python:
-        try:
-            if host.has_program(python):
-                if host.run((python, *_ASK), deadline_s=_ASK_DEADLINE_S).status == 0:
-                    return python
-        except HostError:
-            continue
-    return None
+    return next((python for python in policy.torch_python if _has_torch(host, python)), None)
+
+
+def _has_torch(host: Host, python: str) -> bool:
+    if not host.has_program(python):
+        return False
+    try:
+        asked = host.run((python, *_ASK), deadline_s=_ASK_DEADLINE_S)
+    except HostError:
+        return False
+    return asked.status == 0
 
 
 def torch_command(
@@ -91,7 +94,8 @@ def torch_command(
         arguments=(
             "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1",
             f"--nproc-per-node={len(group)}", script, f"--backend={backend}",
-            f"--min-bytes={parse_size_bytes(MIN_SIZE)}", f"--max-bytes={parse_size_bytes(max_size)}",
+            f"--min-bytes={parse_size_bytes(MIN_SIZE)}",
+            f"--max-bytes={parse_size_bytes(max_size)}",
         ),
         env=gate_environment(facts, group)
         | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}

@@ -19,9 +19,7 @@ def without_p2p(facts: NodeFacts) -> NodeFacts:
             replace(
                 pair,
                 nvlinks=None if pair.nvlinks is None else 0,
-                driver_level=None
-                if pair.driver_level is PathLevel.NVLINK
-                else pair.driver_level,
+                driver_level=None if pair.driver_level is PathLevel.NVLINK else pair.driver_level,
                 p2p_read=P2pStatus.DR,
                 p2p_write=P2pStatus.DR,
             )

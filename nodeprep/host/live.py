@@ -24,6 +24,7 @@ from nodeprep.model.readings import CommandResult, NvmlReading, ResourcesReading
 
 MAX_TEXT_BYTES = 1 << 20
 _POLL_S = 0.05
+_REAP_S = 2.0
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 T = TypeVar("T")
@@ -314,6 +315,8 @@ def _supervised(
         stopped = _follow(process, lines, deadline_s, silence_s, on_line)
     finally:
         survivors = end_group(process.pid, process.poll)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=0.0 if survivors else _REAP_S)
     return CommandResult(
         argv=shown,
         status=-signal.SIGKILL if process.returncode is None else process.returncode,

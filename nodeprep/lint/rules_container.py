@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from nodeprep.lint.said import CRITICAL, INFO, WARNING, say
 from nodeprep.lint.server import Server
-from nodeprep.model.finding import Finding
+from nodeprep.model.finding import Finding, Severity
 from nodeprep.model.launch import Container
 from nodeprep.units import show_bytes
 
@@ -88,19 +88,31 @@ def _bytes(size: str) -> int:
 
 def privileges(server: Server, box: Container) -> Iterator[Finding]:
     """Everything that makes the container's walls thinner."""
-    for severity, subject, what, do in _thin_walls(box):
+    for severity, subject, what, do in (*_thin_walls(box), *_mounts(box), *_left_as_is(box)):
         yield say(
             server, "container-privileges", severity, subject, what,
             cause="who takes over the server has what the container has", do=do, line=box.line,
         )  # fmt: skip
 
 
-def _thin_walls(box: Container) -> Iterator[tuple[object, str, str, str]]:
+def _thin_walls(box: Container) -> Iterator[tuple[Severity, str, str, str]]:
     if box.has("privileged"):
         yield (
             CRITICAL, "--privileged", "--privileged: root inside is root on the host",
             "remove it: --gpus is all that CUDA needs",
         )  # fmt: skip
+    for cap in box.options.get("cap-add", ()):
+        if cap.upper().removeprefix("CAP_") in _BIG_CAPS:
+            yield WARNING, "--cap-add", f"--cap-add {cap} is not needed to serve", "remove it"
+    for option in ("pid", "userns", "uts"):
+        if box.first(option) == "host":
+            yield WARNING, f"--{option}", f"--{option}=host shares the host's own", "remove it"
+    for value in box.options.get("security-opt", ()):
+        if value.endswith(("=unconfined", ":unconfined")):
+            yield WARNING, "--security-opt", f"--security-opt {value} drops a wall", "remove it"
+
+
+def _mounts(box: Container) -> Iterator[tuple[Severity, str, str, str]]:
     for volume in (*box.options.get("volume", ()), *box.options.get("mount", ())):
         if "docker.sock" in volume or re.match(
             r"(?:type=bind,)?(?:source=|src=)?/:|.*source=/,", volume
@@ -111,15 +123,9 @@ def _thin_walls(box: Container) -> Iterator[tuple[object, str, str, str]]:
                 f"the host itself is mounted: {volume[:80]}",
                 "remove the mount",
             )
-    for cap in box.options.get("cap-add", ()):
-        if cap.upper().removeprefix("CAP_") in _BIG_CAPS:
-            yield WARNING, "--cap-add", f"--cap-add {cap} is not needed to serve", "remove it"
-    for option in ("pid", "userns", "uts"):
-        if box.first(option) == "host":
-            yield WARNING, f"--{option}", f"--{option}=host shares the host's own", "remove it"
-    for value in box.options.get("security-opt", ()):
-        if value.endswith(("=unconfined", ":unconfined")):
-            yield WARNING, "--security-opt", f"--security-opt {value} drops a wall", "remove it"
+
+
+def _left_as_is(box: Container) -> Iterator[tuple[Severity, str, str, str]]:
     if not box.has("privileged") and not _hardened(box):
         yield (
             INFO, "--security-opt", "capabilities and set-user-id programs are left as they are",

@@ -87,14 +87,14 @@ def allocator(server: Server) -> Iterator[Finding]:
 
 
 def _expandable(server: Server, name: str, value: str) -> Iterator[Finding]:
-    place = {"line": _env_line(server, name), "text": f"{name}={value}"}
+    line, text = _env_line(server, name), f"{name}={value}"
     connector = next((one for one in _CONNECTORS if one in server.options), None)
     if connector is not None:
         yield say(
             server, _CONFLICT, CRITICAL, name,
             f"expandable segments with --{connector}: the engine refuses to start",
             cause="a KV connector registers cache memory, which cannot be expandable",
-            do=f"remove {name}", line=place["line"], text=place["text"],  # type: ignore[arg-type]
+            do=f"remove {name}", line=line, text=text,
         )  # fmt: skip
     if not server.complete:
         return
@@ -113,7 +113,7 @@ def _expandable(server: Server, name: str, value: str) -> Iterator[Finding]:
         cause="such memory cannot be shared over CUDA IPC, which that kernel needs "
         "(vLLM issue 42609)",
         do="add --disable-custom-all-reduce, or leave expandable segments out",
-        line=place["line"], text=place["text"],  # type: ignore[arg-type]
+        line=line, text=text,
     )  # fmt: skip
 
 

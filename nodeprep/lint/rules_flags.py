@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nodeprep.lint.said import CRITICAL, INFO, WARNING, say
 from nodeprep.lint.server import Server, base_name
-from nodeprep.model.finding import Finding
+from nodeprep.model.finding import Finding, Severity
 from nodeprep.model.launch import Form, Given
 from nodeprep.model.serving import KnobValue
 from nodeprep.serving import flags
@@ -170,9 +170,9 @@ def _false(server: Server, given: Given, spec: flags.FlagSpec) -> Finding:
     return _lost(server, given, WARNING, f"the default stays; to switch it off write {how}")
 
 
-def _lost(server: Server, given: Given, severity: object, why: str) -> Finding:
+def _lost(server: Server, given: Given, severity: Severity, why: str) -> Finding:
     return say(
-        server, "vllm-setting-dropped", severity,  # type: ignore[arg-type]
+        server, "vllm-setting-dropped", severity,
         given.name, f"{given.name}: {_text(given.value)} does not reach the engine: {why}",
         cause="`vllm serve --config` turns `key: true` into a flag and drops `key: false` "
         "silently, in every release; python -m vllm.entrypoints.openai.api_server honours it",
@@ -237,7 +237,7 @@ def _model_option(server: Server) -> Iterator[Finding]:
     old = server.release < (0, 9, 0)
     yield say(
         server, "vllm-config-form", CRITICAL if old else INFO, "--model",
-        f"`vllm serve` takes its model as a word of its own, not as --model"
+        "`vllm serve` takes its model as a word of its own, not as --model"
         + (f" (vLLM {server.version} refuses it)" if old else ""),
         cause="--model belongs to python -m vllm.entrypoints.openai.api_server",
         do=f"write: vllm serve {server.launch.model}",

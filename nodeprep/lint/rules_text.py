@@ -1,4 +1,4 @@
-"""What a text says beside its servers: metrics of another release, broken lines, benchmarks; pure."""
+"""What a text says beside its servers: metric names, broken lines, benchmarks; pure."""
 
 from __future__ import annotations
 

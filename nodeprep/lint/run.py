@@ -134,7 +134,8 @@ def _server(
         options |= options_of(file, version)
     missing = False
     for name in launch.env_files:
-        files = _named(name, texts, (Form.ENV_FILE,))
+        others = [one for one in launch.env_files if one != name and _last(one) == _last(name)]
+        files = _named(name, texts, (Form.ENV_FILE,), exact=bool(others))
         missing |= not files
         for file in files:
             env |= environment(file)
@@ -163,16 +164,32 @@ def _is_complete(launch: Launch, texts: Sequence[tuple[str, LaunchText]]) -> boo
 
 
 def _named(
-    file: str | None, texts: Sequence[tuple[str, LaunchText]], forms: tuple[Form, ...]
+    file: str | None,
+    texts: Sequence[tuple[str, LaunchText]],
+    forms: tuple[Form, ...],
+    *,
+    exact: bool = False,
 ) -> list[Launch]:
-    """The launches of a file that another one names, found by its last component."""
+    """The launches of a file that another one names.
+
+    Found by its last component, since it may be named as a container or another node sees it;
+    `exact`: the folder must fit too, where it is known.
+    """
     if file is None:
         return []
-    wanted = file.rstrip("/").rpartition("/")[2]
     return [
         launch
         for path, text in texts
-        if path.rpartition("/")[2] == wanted
+        if _last(path) == _last(file) and (not exact or _same_folder(path, file))
         for launch in text.launches
         if launch.form in forms
     ]
+
+
+def _last(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
+
+
+def _same_folder(path: str, named: str) -> bool:
+    folder, wanted = _last(path.rpartition("/")[0]), _last(named.rpartition("/")[0])
+    return "$" in named or not wanted or not folder or folder == wanted

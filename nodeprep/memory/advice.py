@@ -9,6 +9,7 @@ import msgspec
 from nodeprep.memory import budget, kv_cache
 from nodeprep.memory.cuda_graphs import graph_bytes
 from nodeprep.memory.kv_cache import KvLayout
+from nodeprep.memory.lengths import captured_size, longest_for
 from nodeprep.memory.resolve import Resolved
 from nodeprep.memory.terms import rank_terms
 from nodeprep.model.memory import RankBudget
@@ -17,7 +18,6 @@ from nodeprep.units import MIB, show_bytes
 _MARGIN = 150 * MIB
 """What vLLM itself leaves out when it suggests --kv-cache-memory (gpu_worker.py)."""
 _HIGHEST_UTILIZATION = 0.95
-_LENGTH_STEP = 1024
 _BYTES_FLAG_SINCE = (0, 10, 2)
 
 
@@ -25,17 +25,22 @@ def recommend(run: Resolved, rank: RankBudget, cache: KvLayout, blocks: int) -> 
     """The knobs that these numbers support, by their vLLM names."""
     knobs: dict[str, Any] = {
         "gpu_memory_utilization": safe_utilization(run),
-        "max_model_len": longest(run, cache, blocks),
+        "max_model_len": longest(run, blocks),
         "max_num_seqs": sequences(run, cache, blocks),
         "max_num_batched_tokens": run.max_num_batched_tokens,
     }
     if run.rules.version >= _BYTES_FLAG_SINCE:
-        knobs["kv_cache_memory_bytes"] = max(0, rank.kv_cache_bytes_low - _MARGIN)
+        knobs["kv_cache_memory_bytes"] = kv_cache_memory_bytes(run, rank)
     if blocks < cache.blocks_per_request:
         knobs["kv_cache_dtype"] = "fp8" if run.kv_value_bytes > 1 else run.kv_dtype
-        if run.shape.heads % (2 * run.tp) == 0:
-            knobs["tensor_parallel_size"] = 2 * run.tp
     return knobs
+
+
+def kv_cache_memory_bytes(run: Resolved, rank: RankBudget) -> int:
+    """A safe --kv-cache-memory-bytes: the low end less vLLM's own margin; 0: no flag or no room."""
+    if run.rules.version < _BYTES_FLAG_SINCE:
+        return 0
+    return max(0, rank.kv_cache_bytes_low - _MARGIN)
 
 
 def safe_utilization(run: Resolved) -> float:
@@ -50,22 +55,19 @@ def outside_budget(run: Resolved) -> int:
     graphs = 0
     if not run.eager and not run.graphs_estimated:
         graphs = graph_bytes(run.shape, run.max_num_seqs, run.tp, run.dtype_bytes)
-    return budget.outside_bytes(run.budget, run.gpu, run.tp, graphs, nvlink=run.nvlink)
+    present = run.context_size + run.busy_bytes
+    return budget.outside_bytes(run.budget, run.gpu, run.tp, present, graphs, nvlink=run.nvlink)
 
 
-def longest(run: Resolved, cache: KvLayout, blocks: int) -> int:
-    """max_model_len itself when one request of it fits, else the longest that does."""
-    if blocks >= cache.blocks_per_request:
-        return run.max_model_len
-    tokens = blocks // cache.groups * cache.block_tokens
-    return max(0, tokens // _LENGTH_STEP * _LENGTH_STEP)
+def longest(run: Resolved, blocks: int) -> int:
+    """The longest max_model_len at which the wanted requests fit at once, at most as asked."""
+    return longest_for(run, blocks, run.concurrency or 1, run.max_model_len)
 
 
 def sequences(run: Resolved, cache: KvLayout, blocks: int) -> int:
-    """Requests of max_model_len that fit, rounded up to a captured batch size, at most as asked."""
-    wanted = max(1, int(kv_cache.concurrency(blocks, cache)))
-    step = 1 if wanted <= 2 else 4 if wanted <= 4 else 8 if wanted <= 256 else 16
-    return min(run.max_num_seqs, -(-wanted // step) * step)
+    """Requests that fit, or are wanted, as a captured batch size, at most as asked."""
+    wanted = run.concurrency or max(1, int(kv_cache.concurrency(blocks, cache)))
+    return min(run.max_num_seqs, captured_size(wanted))
 
 
 def assumptions_of(run: Resolved) -> tuple[str, ...]:
@@ -81,9 +83,16 @@ def assumptions_of(run: Resolved) -> tuple[str, ...]:
         )
     if run.v1 and run.rules.flashinfer == "installed" and not run.flashinfer:
         notes.append(_without_flashinfer(run))
-    if run.shape.params_billion is None and run.params_billion is None:
+    if run.shape.checkpoint:
+        notes.append("weights counted from the headers of the safetensors files")
+    elif run.shape.weight_file_bytes is not None:
+        notes.append("weights scaled to the sum in the safetensors index")
+    elif run.shape.params_billion is None and run.params_billion is None:
         notes.append("weights counted from the shape in config.json")
-    notes.append("the GPU is otherwise idle: no display, no other process")
+    if run.busy_bytes:
+        notes.append(f"{show_bytes(run.busy_bytes)} of the GPU are in use by other processes")
+    else:
+        notes.append("the GPU is otherwise idle: no display, no other process")
     return tuple(notes)
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from nodeprep.memory.communication import communication_bytes, lazy_bytes
 from nodeprep.memory.gpus import GpuModel
-from nodeprep.units import MIB, bytes_from_gib
+from nodeprep.units import MIB
 
 _CUBLAS = 8 * MIB + MIB // 8
 _CUBLAS_HOPPER = 32 * MIB
@@ -48,12 +48,19 @@ def cublas_bytes(major: int) -> int:
 
 
 def other_bytes(
-    kind: str, gpu: GpuModel, *, v1: bool, graph_trial: bool = False, persistent_bytes: int = 0
+    kind: str,
+    present_bytes: int,
+    *,
+    v1: bool,
+    graph_trial: bool = False,
+    persistent_bytes: int = 0,
 ) -> int:
-    """Neither torch's nor NCCL's: context where it is counted, kernels, persistent buffers."""
+    """Neither torch's nor NCCL's: kernels, persistent buffers, and where it is counted what was on
+    the device before (`present_bytes`: the context, other processes).
+    """
     modules = (_MODULES_V1 if v1 else _MODULES_V0) + (_GRAPH_TRIAL if graph_trial else 0)
     if kind == "used":
-        return modules + bytes_from_gib(gpu.context_gib)
+        return modules + present_bytes
     if kind == "consumed":
         return modules + _PERSISTENT + persistent_bytes
     return modules
@@ -81,17 +88,20 @@ def reserve_bytes(total_bytes: int, requested_bytes: int) -> int:
     return total_bytes - requested_bytes
 
 
-def outside_bytes(kind: str, gpu: GpuModel, tp: int, graphs: int, *, nvlink: bool) -> int:
-    """What will live in that reserve: context, NCCL and graphs where the budget ignores them."""
-    context = 0 if kind == "used" else bytes_from_gib(gpu.context_gib)
+def outside_bytes(
+    kind: str, gpu: GpuModel, tp: int, present_bytes: int, graphs: int, *, nvlink: bool
+) -> int:
+    """What will live in that reserve: what was there before (context, other processes), NCCL and
+    graphs, each where the budget ignores it.
+    """
+    context = 0 if kind == "used" else present_bytes
     whole = communication_bytes(tp, nvlink=nvlink, major=gpu.major)
     return context + graphs + max(0, whole - nccl_bytes(kind, tp, gpu, nvlink=nvlink))
 
 
-def before_bytes(gpu: GpuModel, tp: int, kind: str, *, nvlink: bool) -> int:
-    """In use when vLLM checks free memory: the context, and NCCL once it exists before that."""
-    context = bytes_from_gib(gpu.context_gib)
+def before_bytes(gpu: GpuModel, tp: int, kind: str, present_bytes: int, *, nvlink: bool) -> int:
+    """In use when vLLM checks free memory: what was there, and NCCL once it exists before that."""
     if kind in ("snapshot", "consumed"):
         whole = communication_bytes(tp, nvlink=nvlink, major=gpu.major)
-        return context + whole - lazy_bytes(tp, nvlink=nvlink, major=gpu.major)
-    return context
+        return present_bytes + whole - lazy_bytes(tp, nvlink=nvlink, major=gpu.major)
+    return present_bytes

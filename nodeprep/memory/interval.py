@@ -91,7 +91,7 @@ def standard_error(run: Resolved, terms: Terms) -> int:
     parts = [
         100 * MIB,
         requested_bytes(run) * 0.003,
-        terms.weights * (0.004 if intricate else 0.001),
+        terms.weights * (0.004 if intricate and not shape.checkpoint else 0.001),
         terms.sampler * 0.02,
         terms.forward * forward,
         terms.nccl * 0.35,

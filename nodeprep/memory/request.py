@@ -6,6 +6,7 @@ from nodeprep.errors import UsageError
 from nodeprep.memory.versions import newest_version
 from nodeprep.model.facts import NodeFacts
 from nodeprep.model.memory import PlanRequest
+from nodeprep.model.serving import goal_tokens
 from nodeprep.settings import ServingPolicy
 
 
@@ -22,6 +23,7 @@ def request_for(facts: NodeFacts, policy: ServingPolicy) -> PlanRequest:
         gpu_memory_utilization=policy.gpu_memory_utilization,
         max_model_len=policy.max_model_len,
         max_num_seqs=policy.max_num_seqs,
-        max_num_batched_tokens=policy.max_num_batched_tokens,
+        max_num_batched_tokens=policy.max_num_batched_tokens
+        or goal_tokens(policy.goal, first.memory_total_bytes),
         kv_cache_dtype=policy.kv_cache_dtype,
     )

@@ -44,8 +44,19 @@ class Resolved(Record, frozen=True):
     params_billion: float | None
     context_bytes: int | None
     """Measured use of the device before the baseline."""
+    busy_bytes: int
+    """In use by other processes."""
+    concurrency: int | None
+    """Requests wanted at once."""
     assumptions: tuple[str, ...]
     warnings: tuple[str, ...]
+
+    @property
+    def context_size(self) -> int:
+        """Context and driver on the device before the baseline: measured, else of the table."""
+        if self.context_bytes is not None:
+            return self.context_bytes
+        return bytes_from_gib(self.gpu.context_gib)
 
     @property
     def budget(self) -> str:
@@ -106,6 +117,8 @@ def resolve(shape: ModelShape, request: PlanRequest) -> Resolved:
         flashinfer=_flashinfer(request, rules, gpu),
         params_billion=_params(request),
         context_bytes=None if request.context_gib is None else bytes_from_gib(request.context_gib),
+        busy_bytes=_busy(request),
+        concurrency=_wanted(request),
         assumptions=tuple(notes),
         warnings=tuple(warnings),
     )
@@ -140,7 +153,10 @@ def _with_quantization(shape: ModelShape, method: str | None, warnings: list[str
     if scheme is None:
         warnings.append(f"quantization {method} is not known in numbers: the model's own is used")
         return shape
-    return msgspec.structs.replace(shape, quantization=method, quant=scheme)
+    # the files hold the weights as they were before; they say nothing of their size after
+    return msgspec.structs.replace(
+        shape, quantization=method, quant=scheme, checkpoint=(), weight_file_bytes=None
+    )
 
 
 def _tensor_parallel(shape: ModelShape, request: PlanRequest) -> int:
@@ -245,6 +261,20 @@ def _nvlink(request: PlanRequest, gpu: GpuModel, notes: list[str]) -> bool:
     if not gpu.exact_total:
         notes.append(f"total memory of {gpu.name}: {gpu.total_gib} GiB ({gpu.source})")
     return gpu.nvlink
+
+
+def _busy(request: PlanRequest) -> int:
+    given = request.busy_gib or 0.0
+    if not 0 <= given <= 4096:
+        raise UsageError(f"{given} GiB in use by others is not plausible")
+    return bytes_from_gib(given)
+
+
+def _wanted(request: PlanRequest) -> int | None:
+    given = request.concurrency
+    if given is not None and not 1 <= given <= 1 << 20:
+        raise UsageError(f"{given} requests at once are not possible", hint="1 or more")
+    return given
 
 
 def _params(request: PlanRequest) -> float | None:

@@ -7,7 +7,6 @@ from typing import NamedTuple
 from nodeprep.memory import activation, budget, sampler, weights
 from nodeprep.memory.cuda_graphs import graph_bytes
 from nodeprep.memory.resolve import Resolved
-from nodeprep.units import GIB
 
 
 class Terms(NamedTuple):
@@ -99,13 +98,10 @@ def _other(run: Resolved) -> int:
     Source: v1/worker/gpu/sample/penalties.py output_bin_counts.
     """
     counters = run.max_num_seqs * run.shape.vocab_size * 4 if run.v2_runner else 0
-    size = budget.other_bytes(
+    return budget.other_bytes(
         run.budget,
-        run.gpu,
+        run.context_size + run.busy_bytes,
         v1=run.v1,
         graph_trial=run.rules.graph_trial and not run.eager and not run.v2_runner,
         persistent_bytes=counters,
     )
-    if run.context_bytes is not None and run.budget == "used":
-        size += run.context_bytes - round(run.gpu.context_gib * GIB)
-    return size

@@ -8,12 +8,16 @@ there are fewer than ranks, norms and routers are replicated, vocabularies are p
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from nodeprep.memory.allocator import allocated_bytes
+from nodeprep.memory.checkpoint import part_bytes, rank_share
 from nodeprep.model.memory import ModelShape, QuantScheme
 
 VOCAB_PADDING = 64
+_COMPUTED = ("W_UK_T, W_UV", "W_Q_UK, W_UV_O")
+"""Stored beside the checkpoint's tensors when MLA's projections are multiplied out."""
 _MXFP4_HIDDEN, _MXFP4_INTERMEDIATE = 256, 128
 
 
@@ -43,6 +47,7 @@ def rank_tensors(
     ]
 
 
+@lru_cache(maxsize=64)
 def weight_bytes(
     shape: ModelShape,
     tp: int,
@@ -54,17 +59,45 @@ def weight_bytes(
     """What `Model loading took` counts on one rank, in bytes, rotary table included.
 
     `params_billion` (10**9) corrects the count of parameters: what the shape does not explain
-    (a vision tower, say) is taken as unquantized and split evenly.  Known sizes of the safetensors
-    files scale the sum instead.
+    (a vision tower, say) is taken as unquantized and split evenly.  The headers of the safetensors
+    files, or else their known sum, count instead.
     """
     tensors = rank_tensors(shape, tp, dtype_bytes, absorbed=absorbed)
     total = sum(one.copies * allocated_bytes(one.size_bytes) for one in tensors)
-    if shape.weight_file_bytes is not None:
+    if shape.checkpoint:
+        total = _from_headers(shape, tp, dtype_bytes, tensors)
+    elif shape.weight_file_bytes is not None:
         whole = rank_tensors(shape, 1, dtype_bytes) if tp > 1 else tensors
         total = round(total * shape.weight_file_bytes / sum(t.copies * t.size_bytes for t in whole))
     else:
         total += round(_unexplained(shape, tensors, params_billion) * dtype_bytes / tp)
     return int(total) + rotary_table_bytes(shape, dtype_bytes)
+
+
+def _from_headers(shape: ModelShape, tp: int, dtype_bytes: int, tensors: list[Tensor]) -> int:
+    """The files' own sizes, what vLLM computes beside them, and what the allocator rounds up."""
+    vocab = ceil_div(shape.vocab_size, VOCAB_PADDING) * VOCAB_PADDING
+    padding = expert_padding(shape, tp)
+    held = sum(
+        part_bytes(one, dtype_bytes)
+        * rank_share(shape, one.part, tp, padded_vocab=vocab, expert_padding=padding)
+        for one in shape.checkpoint
+    )
+    computed = sum(one.copies * one.size_bytes for one in tensors if one.part in _COMPUTED)
+    rounding = sum(
+        one.copies * (allocated_bytes(one.size_bytes) - one.size_bytes) for one in tensors
+    )
+    return round(held + computed + rounding)
+
+
+def expert_padding(shape: ModelShape, tp: int) -> float:
+    """Padded over real size of a rank's experts: mxfp4 pads hidden to 256 and width to 128."""
+    quant = _scheme(shape, "experts")
+    if shape.moe is None or quant is None or quant.method != "mxfp4":
+        return 1.0
+    hidden, width = shape.hidden_size, shape.moe.intermediate_size / tp
+    padded = -(-width // _MXFP4_INTERMEDIATE) * _MXFP4_INTERMEDIATE
+    return ceil_div(hidden, _MXFP4_HIDDEN) * _MXFP4_HIDDEN * padded / (hidden * width)
 
 
 def parameters(shape: ModelShape) -> float:

@@ -106,6 +106,18 @@ class AcsVerification(Record, frozen=True):
         return tuple(port.bdf for port in self.ports if port.rearmed)
 
 
+class BootParameter(Record, frozen=True):
+    """The kernel parameter: what is written for the next boot, and what this one made of it."""
+
+    state: str
+    """`absent`; `pending-reboot`: written, and this boot has not got it; `in-effect`: it has, and
+    no port of it redirects; `no-effect`: it has, and some port still does; `foreign`: this boot
+    has one that is not ours."""
+    parameter: str = ""
+    ports: tuple[PortCheck, ...] = ()
+    """The ports it names against a word without redirect bits."""
+
+
 class SavedPort(Record, frozen=True, forbid_unknown_fields=True):
     """A port as it was before the first write of this boot."""
 

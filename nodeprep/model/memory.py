@@ -86,6 +86,17 @@ class VisionShape(Record, frozen=True):
     """Embeddings kept for each token: 1, or more with deepstack (Qwen3-VL)."""
 
 
+class CheckpointPart(Record, frozen=True):
+    """Tensors of the safetensors files that vLLM lays out alike."""
+
+    part: str
+    """embedding, lm_head, kv, experts, replicated, sharded."""
+    stored_bytes: int
+    """Of tensors that stay in their type: quantized weights, scales, zero points."""
+    float_elements: int
+    """Values in 16, 32 or 64 bit floats, which are loaded in the run's type."""
+
+
 class ModelShape(Record, frozen=True):
     """What a config.json says of a model, in numbers the arithmetic needs."""
 
@@ -111,6 +122,8 @@ class ModelShape(Record, frozen=True):
     """Sum of the safetensors, when the folder holds them."""
     source: str = ""
     """Where the numbers come from."""
+    checkpoint: tuple[CheckpointPart, ...] = ()
+    """What the headers of the safetensors files hold, when the folder has them all."""
     quant: QuantScheme | None = None
     """The numbers behind `quantization`."""
     moe: MoeShape | None = None
@@ -168,6 +181,10 @@ class PlanRequest(Record, frozen=True):
     """Memory in use on the GPU before vLLM takes its baseline, when measured."""
     nvlink: bool | None = None
     """All pairs of the GPUs joined by NVLink; None: as usual for that GPU."""
+    concurrency: int | None = None
+    """Requests that are wanted at once; the recommended length follows from it."""
+    busy_gib: float | None = None
+    """In use by other processes on the busiest of the GPUs, when measured."""
     flashinfer: bool | None = None
     """FlashInfer is installed beside vLLM, as in its images; None: as pip installs that version."""
 
@@ -193,6 +210,52 @@ class RankBudget(Record, frozen=True):
     kv_cache_bytes_high: int
     other_bytes: int = 0
     """CUDA modules and, where that version counts it, the context."""
+
+
+class Advice(Record, frozen=True):
+    """One change that the numbers support."""
+
+    option: str
+    """As vLLM names it: `max-num-seqs`."""
+    value: str
+    frees_bytes: int | None
+    """More KV cache on the limiting rank; None: it changes something else."""
+    reason: str
+
+
+class PlanStep(Record, frozen=True):
+    """One formula of the plan with its numbers."""
+
+    term: str
+    formula: str
+    numbers: str
+    value: float
+    unit: str
+    """bytes, tokens, blocks, requests."""
+    source: str
+    """Where vLLM, PyTorch or NCCL does this."""
+    fitted: bool = False
+    """A constant in it was set by looking at logs, not read from a source."""
+
+
+class SweepRow(Record, frozen=True):
+    """One combination of a sweep; figures are None where no plan could be made."""
+
+    settings: dict[str, str]
+    fits: bool
+    limit: str | None = None
+    """The first limit hit, or why the combination is not possible."""
+    weights_bytes: int | None = None
+    non_kv_bytes: int | None = None
+    kv_cache_bytes: int | None = None
+    """On the limiting rank, with the ends of its range."""
+    kv_cache_bytes_low: int | None = None
+    kv_cache_bytes_high: int | None = None
+    kv_bytes_per_token: int | None = None
+    kv_cache_tokens: int | None = None
+    num_blocks: int | None = None
+    max_concurrency: float | None = None
+    max_model_len: int | None = None
 
 
 class MemoryPlan(Record, frozen=True):
@@ -221,3 +284,6 @@ class MemoryPlan(Record, frozen=True):
     assumptions: tuple[str, ...]
     warnings: tuple[str, ...]
     recommended: dict[str, Any]
+    advice: tuple[Advice, ...] = ()
+    steps: tuple[PlanStep, ...] = ()
+    """Every formula with its numbers, when asked for."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
-from nodeprep.model.acs import AcsPlan, AcsWrite, AppliedWrite, Refusal
+from nodeprep.model.acs import AcsPlan, AcsWrite, AppliedWrite, PortCheck, Refusal
 from nodeprep.model.base import Document, Record
 from nodeprep.model.facts import NodeFacts
 from nodeprep.model.finding import Finding, Unknown
 from nodeprep.model.gate import GateResult
-from nodeprep.model.memory import MemoryPlan
+from nodeprep.model.memory import MemoryPlan, SweepRow
 from nodeprep.model.pci import Bdf
 from nodeprep.model.serving import Knob, RenderedFile
 
@@ -54,6 +54,43 @@ class AcsReport(Document, frozen=True):
     """The registers are a model of a recorded machine."""
     findings: tuple[Finding, ...] = ()
     """What the registers did since they were written first: armed again."""
+
+
+class PersistReport(Document, frozen=True):
+    """What `acs persist` prints."""
+
+    method: str
+    """`systemd` or `kernel`."""
+    action: str
+    """`install`, `remove` or `check`."""
+    state: str
+    """systemd: `absent`, `outdated`, `disabled`, `enabled`; kernel: see BootParameter."""
+    detail: str
+    files: tuple[RenderedFile, ...]
+    kernel_parameter: str
+    ports: tuple[PortCheck, ...]
+    """The ports that the parameter of this boot names."""
+    next_steps: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+class WatchReport(Document, frozen=True):
+    """One look of `watch`."""
+
+    why: str
+    """`start`, `interval`, or the events."""
+    gpus: int
+    """As many as answer."""
+    lost: tuple[str, ...]
+    """GPUs that were there and are not, each with what is known of it."""
+    paths_free: bool
+    """No wanted GPU path redirects, when the look ends."""
+    acs: str
+    """What was found and done."""
+    actions: tuple[str, ...]
+    """What was done: stamp removed, units stopped, ports written."""
+    findings: tuple[Finding, ...]
+    simulated: bool
 
 
 class AcsSection(Record, frozen=True):
@@ -102,6 +139,16 @@ class PlanReport(MemoryPlan, frozen=True, kw_only=True):
     tool_version: str
     boot_id: str | None
     collected_at: str
+
+
+class SweepReport(Document, frozen=True):
+    """What `plan --sweep` prints."""
+
+    model: str
+    gpu: str
+    vllm_version: str
+    axes: dict[str, tuple[str, ...]]
+    rows: tuple[SweepRow, ...]
 
 
 class MachineEntry(Record, frozen=True):
@@ -168,6 +215,23 @@ class RenderReport(Document, frozen=True):
     knobs: tuple[Knob, ...]
     warnings: tuple[str, ...]
     simulated: bool
+    groups: tuple[tuple[int, ...], ...] = ()
+    """GPUs of each server, in nvidia-smi's numbering."""
+    diff: str = ""
+    """What would change, as a unified difference; only with --diff, which writes nothing."""
+
+
+class LintReport(Document, frozen=True):
+    """What `lint` found in files that start a vLLM server."""
+
+    findings: tuple[Finding, ...]
+    unknown: tuple[Unknown, ...]
+    files: tuple[str, ...]
+    servers: tuple[str, ...]
+    """What starts a server in them: form and place."""
+    vllm_version: str
+    """The release they were checked against."""
+    version_source: str
 
 
 class ErrorReport(Document, frozen=True):

@@ -9,6 +9,22 @@ from nodeprep.model.base import Record
 KnobValue = bool | int | float | str
 
 
+_BIG_GPU_BYTES = 70 << 30
+
+
+def goal_tokens(goal: str | None, memory_bytes: int | None) -> int | None:
+    """Tokens of one step for `latency` or `throughput`; None: no goal, the engine's default.
+
+    A step is what a decoding request waits for: 2048 tokens keep it short, 4096 or (from 70 GiB a
+    GPU, as vLLM's own defaults) 8192 fill the GPU.
+    """
+    if goal is None:
+        return None
+    if goal == "latency":
+        return 2048
+    return 8192 if memory_bytes is not None and memory_bytes >= _BIG_GPU_BYTES else 4096
+
+
 class Interconnect(Enum):
     """How the GPUs of one tensor-parallel group reach each other."""
 
@@ -89,6 +105,15 @@ class ServingConfig(Record, frozen=True):
     hf_token_file: str | None = None
     cache_dir: str = "/var/cache/nodeprep"
     vllm_program: str = "/opt/vllm/bin/vllm"
+
+    instance: int = 0
+    instances: int = 1
+    """Servers on this node; with more than one each file carries the instance's number."""
+
+    @property
+    def suffix(self) -> str:
+        """Of the names of this server's files, units and container."""
+        return f"-{self.instance}" if self.instances > 1 else ""
 
     def option(self, name: str) -> Knob | None:
         return next((knob for knob in self.options if knob.name == name), None)

@@ -16,11 +16,14 @@ from nodeprep.model.report import (
     AuditReport,
     ErrorReport,
     ExplainReport,
+    LintReport,
     MachinesReport,
+    PersistReport,
     RenderReport,
     Report,
     SnapshotReport,
     Stage,
+    WatchReport,
 )
 from nodeprep.output import words
 from nodeprep.output.escape import safe
@@ -69,10 +72,34 @@ def _acs(report: AcsReport) -> Iterator[str]:
     yield f"acs {words.acs_outcome(report)}{labels}{detail}"
     if report.plan.forced_reason is not None:
         yield f"acs forced: {report.plan.forced_reason}"
+    yield from (f"acs WARNING {warning}" for warning in report.plan.warnings)
     yield from _acs_lines(report.actions, report.applied)
+    yield from _findings(report.findings)
     if report.kernel_parameter:
         yield f"acs kernel parameter: {report.kernel_parameter}"
         yield from (f"acs NOTE {note}" for note in report.plan.notes)
+
+
+def _persist(report: PersistReport) -> Iterator[str]:
+    yield f"acs persist {report.action} {report.method}: {report.state}: {report.detail}"
+    yield from (f"{'changed' if one.changed else 'same'} {one.path}" for one in report.files)
+    if report.kernel_parameter:
+        yield f"acs kernel parameter: {report.kernel_parameter}"
+    for port in report.ports:
+        holds = "as wanted" if port.ok else f"not {port.expected or 'what it should be'}"
+        yield f"acs {port.bdf} reads {port.found or 'nothing'}: {holds}"
+    yield from (f"acs NOTE {note}" for note in report.notes)
+    yield from (f"do next: {step}" for step in report.next_steps)
+
+
+def _watch(report: WatchReport) -> Iterator[str]:
+    state = "GPU LOST" if report.lost else "ok" if report.paths_free else "GPU paths redirect"
+    labels = _labels(words.run_labels(simulated=report.simulated))
+    gpus = words.count(report.gpus, "GPU")
+    yield f"watch {state}{labels}: {gpus}; {report.acs} ({report.why})"
+    yield from (f"lost {one}" for one in report.lost)
+    yield from (f"did: {one}" for one in report.actions)
+    yield from _findings(report.findings)
 
 
 def _explain(report: ExplainReport) -> Iterator[str]:
@@ -94,7 +121,21 @@ def _render(report: RenderReport) -> Iterator[str]:
     labels = _labels(words.run_labels(simulated=report.simulated))
     yield f"render{labels}: {words.count(len(report.files), 'file')}, {changed} changed"
     yield from (f"{'changed' if one.changed else 'same'} {one.path}" for one in report.files)
+    yield from (
+        f"group {number}: GPUs {words.ranges(group)}"
+        for number, group in enumerate(report.groups)
+        if len(report.groups) > 1
+    )
     yield from (f"WARNING {text}" for text in report.warnings)
+    yield from report.diff.splitlines()
+
+
+def _lint(report: LintReport) -> Iterator[str]:
+    tally = words.audit_verdict(report.findings, report.unknown)
+    yield f"lint {words.count(len(report.files), 'file')}, vLLM {report.vllm_version}: {tally}"
+    yield from _findings(report.findings)
+    yield from _unknown(report.unknown)
+    yield from _first(words.first_step(report.findings, report.unknown))
 
 
 def _machines(report: MachinesReport) -> Iterator[str]:
@@ -203,10 +244,13 @@ _LINES: dict[type, Callable[[Any], Iterator[str]]] = {
     AuditReport: _audit,
     Report: _bringup,
     AcsReport: _acs,
+    PersistReport: _persist,
+    WatchReport: _watch,
     ExplainReport: _explain,
     GateResult: _gate,
     MemoryPlan: _memory,
     RenderReport: _render,
+    LintReport: _lint,
     MachinesReport: _machines,
     SnapshotReport: _snapshot,
     ErrorReport: _error,

@@ -59,13 +59,22 @@ def parse_hf_config(data: bytes | str, name: str) -> ModelShape:
 
 def parse_safetensors_index(data: bytes | str) -> int | None:
     """Bytes of all tensors, from `model.safetensors.index.json`; None: the file does not say."""
-    metadata = _load(data).get("metadata")
+    try:
+        metadata = msgspec.json.decode(data, type=_Index).metadata
+    except (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError) as error:
+        raise ParseError(
+            f"the safetensors index is not JSON: {str(error)[:120]}", hint="fetch it again"
+        ) from None
     total = metadata.get("total_size") if isinstance(metadata, dict) else None
     if isinstance(total, float) and total.is_integer():
         total = int(total)
     if isinstance(total, bool) or not isinstance(total, int) or not 0 < total < 1 << 50:
         return None
     return total
+
+
+class _Index(msgspec.Struct):
+    metadata: object = None
 
 
 def _load(data: bytes | str) -> dict[str, object]:

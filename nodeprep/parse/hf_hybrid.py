@@ -119,7 +119,11 @@ def read_linear(config: Config, layers: int, mix: Mix) -> LinearAttentionShape |
             layers=mix.convolution, key_heads=0, value_heads=1, key_head_dim=0,
             value_head_dim=hidden, conv_kernel=maybe(config, "conv_L_cache") or 3,
         )  # fmt: skip
-    return _mamba(config, mix.state) if mix.state else None
+    if not mix.state:
+        return None
+    if isinstance(config.get("attn_type_list"), list):
+        return _lightning(config, mix.state)
+    return _mamba(config, mix.state)
 
 
 def _delta_net(config: Config, layers: int, mix: Mix, key_heads: int) -> LinearAttentionShape:
@@ -146,19 +150,21 @@ def _kimi(kimi: Config, count: int) -> LinearAttentionShape:
     )  # fmt: skip
 
 
+def _lightning(config: Config, count: int) -> LinearAttentionShape:
+    """MiniMax keeps a head_dim x head_dim matrix a head and has no convolution."""
+    heads = need(config, "num_attention_heads")
+    width = maybe(config, "head_dim") or need(config, "hidden_size") // heads
+    return LinearAttentionShape(
+        layers=count, key_heads=heads, value_heads=heads, key_head_dim=width,
+        value_head_dim=width, conv_kernel=1, state_bytes=4,
+    )  # fmt: skip
+
+
 def _mamba(config: Config, layers: int) -> LinearAttentionShape | None:
     """Mamba in the same words: groups and state are the keys, heads the values.
 
-    Mamba 1 has no heads: its inner width (expand x hidden) is one head.  Lightning attention
-    (MiniMax) keeps a head_dim x head_dim matrix a head and no convolution.
+    Mamba 1 has no heads: its inner width (expand x hidden) is one head.
     """
-    if isinstance(config.get("attn_type_list"), list):
-        heads = need(config, "num_attention_heads")
-        width = maybe(config, "head_dim") or need(config, "hidden_size") // heads
-        return LinearAttentionShape(
-            layers=layers, key_heads=heads, value_heads=heads, key_head_dim=width,
-            value_head_dim=width, conv_kernel=1, state_bytes=4,
-        )  # fmt: skip
     inner = (maybe(config, "mamba_expand", "expand") or 2) * need(config, "hidden_size")
     heads = maybe(config, "mamba_n_heads", "mamba_num_heads") or _own_heads(config)
     state = maybe(config, "mamba_d_state", "ssm_state_size", "state_size")

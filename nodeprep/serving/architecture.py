@@ -39,7 +39,12 @@ def capability(gpu: Gpu) -> Capability | None:
     """Compute capability as the driver reports it, by product name otherwise; None: not known."""
     if gpu.compute_capability is not None:
         return gpu.compute_capability
-    name = (gpu.name or "")[:128].replace("_", " ")
+    return capability_of(gpu.name or "")
+
+
+def capability_of(product: str) -> Capability | None:
+    """Compute capability of a product by its name; None: not in the table."""
+    name = product[:128].replace("_", " ")
     return next((cc for pattern, cc in _COMPILED if pattern.search(name)), None)
 
 

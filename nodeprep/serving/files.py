@@ -54,6 +54,27 @@ def write(
         ) from None
 
 
+def difference(files: Mapping[str, str], out_dir: str | Path) -> str:
+    """What `write` would change, as a unified difference; empty when nothing."""
+    from difflib import unified_diff
+
+    folder = Path(out_dir)
+    lines: list[str] = []
+    for name in sorted(files):
+        place = folder / name
+        try:
+            before = place.read_text(encoding="utf-8", errors="replace")[:_LIMIT_BYTES]
+        except FileNotFoundError:
+            before = ""
+        except OSError as error:
+            raise NodeprepError(f"cannot read {place}: {error.strerror}") from None
+        lines += unified_diff(
+            before.splitlines(), files[name].splitlines(), str(place), f"{place} (rendered)",
+            lineterm="",
+        )  # fmt: skip
+    return "\n".join(lines)
+
+
 @contextlib.contextmanager
 def _opened(folder: Path) -> Iterator[int]:
     """A descriptor of the folder: what was checked is what is written to."""

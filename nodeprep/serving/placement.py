@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import combinations
-from math import comb
+from math import comb, factorial
 
 from nodeprep.errors import UsageError
 from nodeprep.model.facts import IommuGroup, NodeFacts
@@ -12,8 +13,8 @@ from nodeprep.model.serving import Interconnect
 from nodeprep.model.topology import PathLevel
 from nodeprep.model.tree import PciTree
 
-# Costs of a pair: nearest first.  A pair the driver grants no peer access, and a pair of unlike
-# GPUs, cost more than any distance.
+# Costs of a pair: nearest first.  A pair whose way is redirected, one the driver grants no peer
+# access, and one of unlike GPUs cost more than any distance.
 _COST = {
     PathLevel.NVLINK: 0,
     PathLevel.PIX: 1,
@@ -24,6 +25,7 @@ _COST = {
 }
 _UNKNOWN_COST = 6
 _NOT_GRANTED_COST = 10
+_REDIRECTED_COST = 8
 _UNLIKE_COST = 20
 _MOST_GROUPS = 5000
 """Beyond this many candidates only neighbours in bus order are considered."""
@@ -68,6 +70,56 @@ def choose_group(facts: NodeFacts, size: int) -> Group:
     return min(_candidates(gpus, size), key=cost)
 
 
+def choose_groups(facts: NodeFacts, size: int, count: int) -> tuple[Group, ...]:
+    """`count` groups of `size` GPUs without a GPU in common, each and all in PCI bus order.
+
+    The worst pair of any group decides, then the sum over all groups.  Raises UsageError when the
+    node has too few GPUs.
+    """
+    if count == 1:
+        return (choose_group(facts, size),)
+    gpus = tuple(sorted(facts.gpus, key=lambda gpu: gpu.index))
+    if size * count > len(gpus):
+        raise UsageError(
+            f"{count} groups of {size} GPUs on a node with {len(gpus)} GPUs",
+            hint=f"set serving.groups to {len(gpus) // size or 1} or less",
+        )
+    tree = PciTree(facts.functions)
+    costs = {(a.index, b.index): _pair_cost(facts, tree, a, b) for a, b in combinations(gpus, 2)}
+    best = min(_partitions(gpus, size, count), key=lambda groups: _cost_of(groups, costs))
+    return tuple(sorted(best, key=lambda group: group[0].index))
+
+
+def _cost_of(groups: tuple[Group, ...], costs: dict[tuple[int, int], int]) -> tuple[int, int]:
+    pairs = [costs[a.index, b.index] for group in groups for a, b in combinations(group, 2)]
+    return max(pairs, default=0), sum(pairs)
+
+
+def _partitions(gpus: Group, size: int, count: int) -> Iterator[tuple[Group, ...]]:
+    """Every way to make the groups; neighbours in bus order only where there are too many."""
+    ways = 1
+    for made in range(count):
+        ways *= comb(len(gpus) - made * size, size)
+    if ways // factorial(count) > _MOST_GROUPS:
+        yield tuple(gpus[at * size : (at + 1) * size] for at in range(count))
+        return
+    yield from _split(gpus, size, count)
+
+
+def _split(gpus: Group, size: int, count: int) -> Iterator[tuple[Group, ...]]:
+    """Groups are made in the order of their first GPU, so that none comes twice."""
+    if count == 0:
+        yield ()
+        return
+    for at in range(len(gpus) - size * count + 1):
+        first, rest = gpus[at], gpus[at + 1 :]
+        for others in combinations(rest, size - 1):
+            group = (first, *others)
+            left = tuple(gpu for gpu in rest if gpu not in others)
+            for further in _split(left, size, count - 1):
+                yield (group, *further)
+
+
 def _candidates(gpus: Group, size: int) -> list[Group]:
     if comb(len(gpus), size) <= _MOST_GROUPS:
         return list(combinations(gpus, size))
@@ -80,7 +132,18 @@ def _pair_cost(facts: NodeFacts, tree: PciTree, a: Gpu, b: Gpu) -> int:
     cost = _UNKNOWN_COST if level is None else _COST.get(level, _UNKNOWN_COST)
     if pair is not None and pair.p2p_granted is False:
         cost += _NOT_GRANTED_COST
+    if _is_redirected(facts, tree, a, b, level):
+        cost += _REDIRECTED_COST
     return cost + (_UNLIKE_COST if a.name != b.name else 0)
+
+
+def _is_redirected(
+    facts: NodeFacts, tree: PciTree, a: Gpu, b: Gpu, level: PathLevel | None
+) -> bool:
+    """Whether ports below the pair's own switch send its traffic upwards."""
+    if level not in _SWITCHED or not {a.bdf, b.bdf} <= set(facts.functions):
+        return False
+    return bool(tree.route(a.bdf, b.bdf).redirecting)
 
 
 def interconnect(facts: NodeFacts, group: Group) -> Interconnect:

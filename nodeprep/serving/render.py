@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nodeprep.errors import UsageError
@@ -12,33 +15,35 @@ from nodeprep.model.serving import Knob, KnobValue, ServingConfig
 from nodeprep.resources import shipped
 from nodeprep.serving import flags, text
 from nodeprep.serving.files import write
+from nodeprep.serving.values import ENGINES, values_of, values_private
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = ["INSTALL_DIR", "render", "write"]
+__all__ = ["INSTALL_DIR", "PROGRAM", "render", "render_all", "units_dir", "write"]
+
+PROGRAM = "/usr/bin/nodeprep"
+"""What the shipped units run."""
 
 INSTALL_DIR = "/etc/nodeprep/rendered"
 """Where the unit looks for script, configuration and environment."""
 
-CONTAINER = "nodeprep-vllm"
-_CONFIG_TARGET = "/etc/nodeprep/vllm.yaml"
-_CACHE_TARGET = "/cache"
-_TOKEN_TARGET = "/run/secrets/hf-token"  # noqa: S105 - a path
-_TMPFS = "/tmp:rw,exec,nosuid,nodev,size=16g"  # noqa: S108 - of the container
-_STOP_TIMEOUT_S = 120
-_START_PERIOD_S = 1800
 _BENCH_FROM = "0.8.5"
 _GATE_UNITS = ("nodeprep.service", "nodeprep-ready.target")
 
-_TEMPLATES = (
-    "vllm.yaml",
-    "vllm.env",
-    "docker-run.sh",
-    "compose.yaml",
-    "vllm.service",
-    "vllm-bare.service",
-)
+_TEMPLATES = {
+    "vllm.yaml": ("vllm.yaml", "docker"),
+    "vllm.env": ("vllm.env", "docker"),
+    "docker-run.sh": ("run.sh", "docker"),
+    "podman-run.sh": ("run.sh", "podman"),
+    "compose.yaml": ("compose.yaml", "docker"),
+    "check-gpus.sh": ("check-gpus.sh", "docker"),
+    "vllm.service": ("container.service", "docker"),
+    "vllm-podman.service": ("container.service", "podman"),
+    "vllm-bare.service": ("bare.service", "docker"),
+    "bench.sh": ("bench.sh", "docker"),
+}
+"""File -> its template, and the container engine that it is for."""
 
 
 class YamlOption(Record, frozen=True):
@@ -50,24 +55,80 @@ class YamlOption(Record, frozen=True):
     source: str
 
 
-def render(config: ServingConfig, *, install_dir: str = INSTALL_DIR) -> dict[str, str]:
-    """File name -> text.  `install_dir`: where the files will lie, for the units.
+def render(
+    config: ServingConfig, *, install_dir: str = INSTALL_DIR, program: str = PROGRAM
+) -> dict[str, str]:
+    """File name -> text.  `install_dir`: where the files will lie, for the units; `program`: the
+    nodeprep that the gate's unit runs.
 
     The gate's own units stand beside vllm.service, so that the folder is complete.  Raises
     UsageError for a value that one of the formats cannot carry.
     """
     check(config)
-    values = _values(config, text.path(install_dir, "install folder"))
+    folder = text.path(install_dir, "install folder")
+    values = {
+        engine: values_of(config, folder, engine)
+        | {"header": header(config), "options": yaml_options(config)}
+        for engine in ENGINES
+    }
     environment = _environment()
-    names = [
-        *_TEMPLATES,
-        *(["bench.sh"] if flags.at_least(config.vllm_version, _BENCH_FROM) else []),
-    ]
-    files = {name: environment.get_template(f"{name}.j2").render(values) for name in names}
-    files["vllm.json"] = manifest(config)
+    files = {}
+    for name, (template, engine) in _TEMPLATES.items():
+        if name == "bench.sh" and not flags.at_least(config.vllm_version, _BENCH_FROM):
+            continue
+        written = environment.get_template(f"{template}.j2").render(values[engine])
+        files[_numbered(name, config.suffix)] = written
+    files[_numbered("vllm.json", config.suffix)] = manifest(config)
     for name in _GATE_UNITS:
-        files[name] = _commented(config) + (shipped("systemd") / name).read_text(encoding="utf-8")
+        files[name] = _commented(config) + _gate_unit(name, folder, program)
     return files
+
+
+def render_all(
+    configs: Sequence[ServingConfig], *, install_dir: str = INSTALL_DIR, program: str = PROGRAM
+) -> dict[str, str]:
+    """The files of every server of the node, in one folder."""
+    files: dict[str, str] = {}
+    for config in configs:
+        files |= render(config, install_dir=install_dir, program=program)
+    return files
+
+
+def _numbered(name: str, suffix: str) -> str:
+    """`vllm-bare.service` of server 1 is `vllm-bare-1.service`."""
+    stem, _, ending = name.rpartition(".")
+    return f"{stem}{suffix}.{ending}"
+
+
+def units_dir(out_dir: Path) -> str:
+    """Where units look for files rendered into a folder: there, when its path is plain.
+
+    Otherwise (relative, or with characters that a mount cannot carry) where they belong.
+    """
+    try:
+        return text.path(str(out_dir), "folder")
+    except UsageError:
+        return INSTALL_DIR
+
+
+def _gate_unit(name: str, folder: str, program: str) -> str:
+    """A unit that ships, running the nodeprep that rendered it, which renders there again."""
+    unit = (shipped("systemd") / name).read_text(encoding="utf-8")
+    run, place = f"ExecStart={PROGRAM} bringup", ""
+    if folder != INSTALL_DIR:
+        place = f" -o {text.unit_word(folder)}"
+        unit = unit.replace(
+            "ReadWritePaths=-/etc/nodeprep\n",
+            f"ReadWritePaths=-/etc/nodeprep {text.unit_word('-' + folder)}\n",
+        )
+        if not values_private(folder):
+            unit = unit.replace("PrivateTmp=yes\n", "")
+    return unit.replace(run, f"ExecStart={_program_word(program)} bringup{place}")
+
+
+def _program_word(program: str) -> str:
+    plain = text.path(program, "nodeprep program")
+    return plain if re.fullmatch(r"[A-Za-z0-9._/+-]+", plain) else text.unit_word(plain)
 
 
 def check(config: ServingConfig) -> None:
@@ -132,102 +193,6 @@ def manifest(config: ServingConfig) -> str:
     values: dict[str, Any] = {"_rendered": list(header(config)), "model": config.model}
     values |= {knob.name.replace("-", "_"): knob.value for knob in config.options}
     return json.dumps(values, ensure_ascii=False, indent=2) + "\n"
-
-
-def _values(config: ServingConfig, install_dir: str) -> dict[str, Any]:
-    """Everything the templates print; they decide nothing."""
-    address = text.address(config.host_address)
-    published = f"[{address}]" if ":" in address else address
-    volumes = _volumes(config)
-    serve = ["serve", config.model, "--config"]
-    return {
-        "header": header(config),
-        "options": yaml_options(config),
-        "left_out": config.left_out,
-        "variables": config.env,
-        "model": config.model,
-        "image": config.image,
-        "container": CONTAINER,
-        "container_command": [*serve, _CONFIG_TARGET, *_listen("0.0.0.0", config.port)],  # noqa: S104
-        "bare_command": [
-            config.vllm_program, *serve, f"{install_dir}/vllm.yaml", *_listen(address, config.port),
-        ],
-        "script": f"{install_dir}/docker-run.sh",
-        "env_path": f"{install_dir}/vllm.env",
-        "publish": f"{published}:{config.port}:{config.port}",
-        "host_address": address,
-        "port": config.port,
-        "gpus": _gpus(config),
-        "visible": () if config.all_gpus else config.gpu_indices,
-        "cache_dir": config.cache_dir,
-        "device_ids": _device_ids(config),
-        "gpus_reason": _gpus_reason(config),
-        "shm_bytes": config.shm_bytes,
-        "tmpfs": _TMPFS,
-        "mounts": [_mount(volume) for volume in volumes],
-        "volumes": [*volumes, _Volume(source="./vllm.yaml", target=_CONFIG_TARGET, read_only=True)],
-        "cache_target": _CACHE_TARGET,
-        "config_target": _CONFIG_TARGET,
-        "token_target": _TOKEN_TARGET,
-        "api_key_file": config.api_key_file,
-        "hf_token_file": config.hf_token_file,
-        "health_command": _health(config.port),
-        "start_period_s": _START_PERIOD_S,
-        "stop_timeout_s": _STOP_TIMEOUT_S,
-        "numa_node": config.numa_nodes[0] if len(config.numa_nodes) == 1 else None,
-    }  # fmt: skip
-
-
-class _Volume(Record, frozen=True):
-    source: str
-    target: str
-    read_only: bool
-
-
-def _volumes(config: ServingConfig) -> list[_Volume]:
-    volumes = [_Volume(source=config.cache_dir, target=_CACHE_TARGET, read_only=False)]
-    if config.model.startswith("/"):
-        volumes.append(_Volume(source=config.model, target=config.model, read_only=True))
-    if config.hf_token_file:
-        volumes.append(_Volume(source=config.hf_token_file, target=_TOKEN_TARGET, read_only=True))
-    return volumes
-
-
-def _mount(volume: _Volume) -> str:
-    words = f"type=bind,source={volume.source},target={volume.target}"
-    return f"{words},readonly" if volume.read_only else words
-
-
-def _listen(address: str, port: int) -> tuple[str, ...]:
-    return "--host", address, "--port", str(port)
-
-
-def _device_ids(config: ServingConfig) -> tuple[str, ...]:
-    """How the group's GPUs are named: by UUID, by index, or (empty) all of the node."""
-    if config.gpu_uuids:
-        return config.gpu_uuids
-    return () if config.all_gpus else tuple(str(index) for index in config.gpu_indices)
-
-
-def _gpus(config: ServingConfig) -> str:
-    """The value of `docker run --gpus`, which is CSV: a list needs quotes of its own."""
-    devices = _device_ids(config)
-    return f'"device={",".join(devices)}"' if devices else "all"
-
-
-def _gpus_reason(config: ServingConfig) -> str:
-    if config.gpu_uuids:
-        return "The group that was measured, by UUID: an index may move, a UUID does not."
-    if config.all_gpus or not config.gpu_indices:
-        return "All GPUs of the node."
-    return "The group by index: the UUIDs of the GPUs are not known."
-
-
-def _health(port: int) -> str:
-    return (
-        "python3 -c 'import urllib.request as u; "
-        f'u.urlopen("http://127.0.0.1:{port}/health", timeout=8)\''
-    )
 
 
 @cache

@@ -92,8 +92,9 @@ def limits(s: Situation) -> Iterator[Decision | Warn]:
         "max-num-batched-tokens",
         tokens,
         "tokens of one step, which bounds the activation peak of a prefill; lower favours "
-        "inter-token latency, higher time to first token",
-        _origin(policy.max_num_batched_tokens),
+        "inter-token latency, higher time to first token"
+        + (f"; the goal is {policy.goal}" if _by_goal(s) else ""),
+        _POLICY if _by_goal(s) else _origin(policy.max_num_batched_tokens),
     )
     for name, asked, planned in (
         ("max-model-len", policy.max_model_len, plan.max_model_len),
@@ -102,6 +103,10 @@ def limits(s: Situation) -> Iterator[Decision | Warn]:
     ):
         if asked is not None and asked != planned:
             yield Warn(text=_planned_for(name, planned))
+
+
+def _by_goal(s: Situation) -> bool:
+    return s.policy.goal is not None and s.policy.max_num_batched_tokens is None
 
 
 def _origin(asked: int | None) -> str:

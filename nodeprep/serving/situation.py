@@ -63,8 +63,13 @@ def assess(
     shape: ModelShape | None,
     *,
     p2p_verified: bool,
+    chosen: placement.Group | None = None,
 ) -> Situation:
-    """The situation of one node, model and release.  Raises UsageError where none can be."""
+    """The situation of one node, model and release.
+
+    `chosen`: the GPUs of the group; None: the best of the node.  Raises UsageError where no
+    situation can be.
+    """
     version = policy.vllm_version or plan.vllm_version
     release = flags.release_of(version)
     size = policy.tensor_parallel or plan.tensor_parallel
@@ -75,10 +80,10 @@ def assess(
             hint="choose a tensor parallel size that divides the attention heads",
         )
     extra = _extra_args(policy, version)
-    group = placement.choose_group(facts, size)
+    group = placement.choose_group(facts, size) if chosen is None else chosen
     link = placement.interconnect(facts, group)
     granted = placement.p2p_granted(facts, group) if group else None
-    unsafe = _UNSAFE.get(gate.verdict) if gate is not None else None
+    unsafe = _unsafe(gate)
     verified = p2p_verified and unsafe is None
     veto = _veto(facts, group, link, granted, verified) if unsafe is None else unsafe
     way = _Way(size=size, release=release, link=link, granted=granted, verified=verified, veto=veto)
@@ -101,6 +106,13 @@ def assess(
     )
 
 
+def _unsafe(gate: GateResult | None) -> str | None:
+    """What the gate itself says against peer-to-peer."""
+    if gate is None:
+        return None
+    return gate.veto or _UNSAFE.get(gate.verdict)
+
+
 def _check_numbers(policy: ServingPolicy, size: int) -> None:
     """What no engine can be asked for."""
     counts = {
@@ -109,10 +121,15 @@ def _check_numbers(policy: ServingPolicy, size: int) -> None:
         "max_num_seqs": policy.max_num_seqs,
         "max_num_batched_tokens": policy.max_num_batched_tokens,
         "block_size": policy.block_size,
+        "groups": policy.groups,
     }
     for name, count in counts.items():
         if count is not None and count < 1:
             raise UsageError(f"serving.{name} {count} is not a positive number")
+    if policy.goal not in (None, "latency", "throughput"):
+        raise UsageError(
+            f"serving.goal {policy.goal[:40]!r} is no goal", hint="use latency or throughput"
+        )
     share = policy.gpu_memory_utilization
     if share is not None and not 0 < share <= 1:
         raise UsageError(f"serving.gpu_memory_utilization {share} is not between 0 and 1")

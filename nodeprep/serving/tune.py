@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from msgspec.structs import replace
+
 from nodeprep.errors import UsageError
 from nodeprep.model.facts import NodeFacts, Origin
 from nodeprep.model.gate import GateResult
@@ -27,7 +29,7 @@ from nodeprep.serving.decision import Decision, Place, Warn
 from nodeprep.serving.extras import extra_options, extra_variables
 from nodeprep.serving.situation import Situation, assess
 from nodeprep.settings import ServingPolicy
-from nodeprep.units import GIB
+from nodeprep.units import GIB, show_bytes
 
 _TAG = re.compile(r":v?(\d{1,6}\.\d{1,6}\.\d{1,6})(?![\d.])")
 
@@ -43,11 +45,14 @@ def tune(
     *,
     p2p_verified: bool,
     given: GivenConfig | None = None,
+    disk_free_bytes: int | None = None,
+    group: placement.Group | None = None,
 ) -> ServingConfig:
     """The configuration of this node for this model and release.
 
     `p2p_verified`: a gate with checked data passed over peer-to-peer on this boot.  `given`: a
-    configuration to compare with; every departure is listed with its reason.
+    configuration to compare with; every departure is listed with its reason.  `disk_free_bytes`:
+    room where the cache lies.  `group`: its GPUs; None: those that reach each other best.
 
     Raises UsageError for a combination that cannot start: a model that does not fit, a GPU without
     a backend, an option the release does not have.
@@ -58,7 +63,7 @@ def tune(
             f"with vLLM {plan.vllm_version}: {plan.limit or 'the memory plan says so'}",
             hint=_ways_out(plan),
         )
-    situation = assess(facts, gate, plan, policy, shape, p2p_verified=p2p_verified)
+    situation = assess(facts, gate, plan, policy, shape, p2p_verified=p2p_verified, chosen=group)
     decisions, warnings = _decide(situation)
     config = ServingConfig(
         model=served_model(policy, plan, shape),
@@ -74,7 +79,11 @@ def tune(
         port=policy.port,
         cpu_affinity=None,
         numa_nodes=placement.numa_nodes(facts, situation.group),
-        warnings=(*warnings, *_situation_warnings(situation)),
+        warnings=(
+            *warnings,
+            *_situation_warnings(situation),
+            *_disk_warnings(situation, disk_free_bytes),
+        ),
         simulated=facts.origin is not Origin.LIVE or (gate is not None and gate.simulated),
         node=_node(facts, situation),
         gpu_indices=tuple(gpu.index for gpu in situation.group),
@@ -86,6 +95,34 @@ def tune(
         vllm_program=policy.vllm_program,
     )
     return config if given is None else compare.with_differences(config, given)
+
+
+def tune_groups(
+    facts: NodeFacts,
+    gate: GateResult | None,
+    plan: MemoryPlan,
+    policy: ServingPolicy,
+    shape: ModelShape | None = None,
+    *,
+    p2p_verified: bool,
+    disk_free_bytes: int | None = None,
+) -> tuple[ServingConfig, ...]:
+    """One configuration for each of `policy.groups` servers, on ports that follow each other.
+
+    Raises UsageError as `tune` does, and for more groups than the node has GPUs for.
+    """
+    size = policy.tensor_parallel or plan.tensor_parallel
+    groups = placement.choose_groups(facts, size, max(policy.groups, 1))
+    made = []
+    for number, group in enumerate(groups):
+        config = tune(
+            facts, gate, plan, policy, shape, p2p_verified=p2p_verified,
+            disk_free_bytes=disk_free_bytes, group=group,
+        )  # fmt: skip
+        made.append(
+            replace(config, instance=number, instances=len(groups), port=policy.port + number)
+        )
+    return tuple(made)
 
 
 def _decide(s: Situation) -> tuple[list[Decision], list[str]]:
@@ -172,6 +209,30 @@ def _node(facts: NodeFacts, s: Situation) -> str:
     where = f"recorded machine {facts.machine}" if facts.machine else "this node"
     gpu = s.group[0].name if s.group and s.group[0].name else s.plan.gpu
     return f"{where} ({s.tensor_parallel}x {gpu}, {s.interconnect.value})"
+
+
+_CACHE_ROOM_BYTES = 4 * GIB
+"""Compiled kernels and graphs beside the weights."""
+
+
+def _disk_warnings(s: Situation, free_bytes: int | None) -> Iterator[str]:
+    """Whether weights (unless they lie in a folder of their own) and cache have room."""
+    if free_bytes is None:
+        return
+    weights = 0 if (s.policy.model or "").startswith("/") else weight_bytes(s.plan, s.shape)
+    needed = weights + _CACHE_ROOM_BYTES
+    if free_bytes < needed:
+        yield (
+            f"{show_bytes(free_bytes)} free at {s.policy.cache_dir}, {show_bytes(needed)} needed "
+            "for weights and compiled kernels, unless the weights lie there already"
+        )
+
+
+def weight_bytes(plan: MemoryPlan, shape: ModelShape | None) -> int:
+    """Bytes of the checkpoint: of its files where known, else of all ranks together."""
+    if shape is not None and shape.weight_file_bytes is not None:
+        return shape.weight_file_bytes
+    return sum(rank.weights_bytes for rank in plan.ranks)
 
 
 def _situation_warnings(s: Situation) -> Iterator[str]:

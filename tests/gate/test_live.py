@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.gate.run import run_gate
+from nodeprep.gate.run import GateRequest, run_gate
 from nodeprep.host.live import LiveHost
 from nodeprep.model.gate import GateResult, GateVerdict
 from nodeprep.settings import GatePolicy
@@ -33,7 +33,8 @@ def stand_in(folder: Path, body: str) -> str:
 
 def measure(program: str, *, allow_simulated: bool = True, deadline_s: float = 60) -> GateResult:
     policy = GatePolicy(binaries=(program,), deadline_s=deadline_s)
-    return run_gate(LiveHost(), NODE, GROUP, policy, allow_simulated=allow_simulated)
+    request = GateRequest(allow_simulated=allow_simulated)
+    return run_gate(LiveHost(), NODE, GROUP, policy, request)
 
 
 def test_a_run_is_judged(tmp_path: Path) -> None:

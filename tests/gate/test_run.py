@@ -9,8 +9,14 @@ from typing import Any
 import pytest
 
 from nodeprep.errors import Denied, HostError, NotFound, NotRecorded, TimedOut
+from nodeprep.gate.run import (
+    GateRequest,
+    gate_argv,
+    gate_environment,
+    largest_size,
+    run_gate,
+)
 from nodeprep.host.base import ReadAt
-from nodeprep.gate.run import gate_argv, gate_environment, largest_size, run_gate
 from nodeprep.model.facts import NodeFacts, Origin
 from nodeprep.model.gate import GateResult, GateVerdict
 from nodeprep.model.gpu import GpuProcess
@@ -22,6 +28,7 @@ from tests.simulator.nccl import simulate_all_reduce
 from tests.watching import WatchesByRunning
 
 BINARY = "/opt/nccl-tests/build/all_reduce_perf"
+QUICK = GatePolicy(wait_s=0.0, repeats=0)
 Answer = Callable[[tuple[str, ...]], CommandResult]
 
 
@@ -96,8 +103,8 @@ def table(node: NodeFacts, busbw: float = 24.0, **options: Any) -> str:
 
 def measure(host: GateHost, node: NodeFacts, **options: Any) -> GateResult:
     group = options.pop("group", tuple(gpu.index for gpu in node.gpus))
-    options = {"allow_simulated": False} | options
-    return run_gate(host, node, group, options.pop("policy", GatePolicy()), **options)
+    policy = options.pop("policy", QUICK)
+    return run_gate(host, node, group, policy, GateRequest(**options))
 
 
 def test_a_good_node_passes() -> None:

@@ -22,6 +22,7 @@ VERSIONS = ("2.13.10", "2.17.9", "2.19.6")
 MIB = 1 << 20
 GATE_SIZES = tuple(8 * MIB << step for step in range(7))
 """8 MiB to 512 MiB, as `-b 8M -e 512M -f 2`."""
+VIA = {"P2P": "P2P/direct pointer", "SHM": "SHM/direct/direct", "NET": "NET/Socket/0"}
 _LOCAL_GBPS = 500.0
 """A copy inside one GPU: what a single rank does."""
 _HALVES_APART = 0.0002
@@ -36,7 +37,7 @@ def model_busbw_gbps(
     tree: PciTree,
     gpu_bdfs: Sequence[Bdf],
     *,
-    transport: str = "P2P",
+    transport: str | Sequence[str] = "P2P",
     nvlink_gbps: float | None = None,
     interconnect_gbps: float = AMD_INTERCONNECT_GBPS,
 ) -> float:
@@ -46,16 +47,19 @@ def model_busbw_gbps(
     share limits the ring.  A flow turns at the lowest common bridge.  It climbs to the root complex
     and comes down again when a port on its way redirects (ACS), when no bridge is common, or when
     `transport` is `SHM`.  Between NUMA nodes it also crosses `interconnect_gbps`.
+    `transport` may name one for each GPU and its next.
     With `nvlink_gbps` (GB/s of one GPU in one direction) the ring runs over NVLink instead.
     """
-    if nvlink_gbps is not None and transport == "P2P":
+    ring = [transport] * len(gpu_bdfs) if isinstance(transport, str) else list(transport)
+    if nvlink_gbps is not None and set(ring) == {"P2P"}:
         return nvlink_gbps
     links: Counter[tuple[Bdf | None, Bdf, str]] = Counter()
     rates: dict[tuple[Bdf | None, Bdf, str], float] = {}
     crossings: Counter[tuple[int | None, int | None]] = Counter()
-    for source, target in zip(gpu_bdfs, [*gpu_bdfs[1:], gpu_bdfs[0]], strict=True):
+    efficiency: dict[tuple[Bdf | None, Bdf, str], float] = {}
+    for source, target, via in zip(gpu_bdfs, [*gpu_bdfs[1:], gpu_bdfs[0]], ring, strict=True):
         route = tree.route(source, target)
-        climbs = transport == "SHM" or route.common is None or bool(route.redirecting)
+        climbs = via == "SHM" or route.common is None or bool(route.redirecting)
         turn = None if climbs or route.common is None else route.common.bdf
         for end, direction in ((source, "up"), (target, "down")):
             for hop in hops_below(tree, Gpu(index=0, bdf=end), turn):
@@ -64,10 +68,11 @@ def model_busbw_gbps(
                 key = (hop.above, hop.below, direction)
                 links[key] += 1
                 rates[key] = hop.gbps
+                if via == "SHM":
+                    efficiency[key] = SHM_EFFICIENCY
         if climbs and route.a.numa_node != route.b.numa_node:
             crossings[route.a.numa_node, route.b.numa_node] += 1
-    efficiency = SHM_EFFICIENCY if transport == "SHM" else 1.0
-    shares = [rates[key] * efficiency / flows for key, flows in links.items()]
+    shares = [rates[key] * efficiency.get(key, 1.0) / flows for key, flows in links.items()]
     shares += [interconnect_gbps / flows for flows in crossings.values()]
     return min(shares)
 
@@ -79,7 +84,7 @@ def simulate_all_reduce(
     busbw_gbps: float,
     *,
     sizes: Sequence[int] = GATE_SIZES,
-    transport: str = "P2P",
+    transport: str | Sequence[str] = "P2P",
     nccl_version: str = "2.27.7",
     latency_us: float = 40.0,
     wrong: int = 0,
@@ -93,7 +98,8 @@ def simulate_all_reduce(
 
     `bus_ids`: (CUDA device, address `0000:3b:00.0`) of each rank; `names`: product names.
     `busbw_gbps` is what the largest size reaches; smaller ones pay `latency_us` on top.
-    `transport`: `P2P`, `SHM` or `NET`.  `wrong`: wrong values in the last row.
+    `transport`: `P2P`, `SHM` or `NET`, or one for each rank and its next.
+    `wrong`: wrong values in the last row.
     """
     ranks = len(bus_ids)
     factor = 2 * (ranks - 1) / ranks
@@ -188,17 +194,20 @@ def footer_lines(version: str, average: float, wrong: int) -> list[str]:
 
 
 def log_lines(
-    host: str, pid: int, ranks: int, transport: str, channels: int, nccl_version: str
+    host: str,
+    pid: int,
+    ranks: int,
+    transport: str | Sequence[str],
+    channels: int,
+    nccl_version: str,
 ) -> list[str]:
     """What NCCL_DEBUG=INFO prints of version and ring."""
     lines = [f"{host}:{pid}:{pid} [0] NCCL INFO NCCL version {nccl_version}+cuda12.8"]
-    via = {"P2P": "P2P/direct pointer", "SHM": "SHM/direct/direct", "NET": "NET/Socket/0"}[
-        transport
-    ]
+    ring = [transport] * ranks if isinstance(transport, str) else list(transport)
     for rank in range(ranks if ranks > 1 else 0):
-        after = (rank + 1) % ranks
+        after, via = (rank + 1) % ranks, VIA[ring[rank]]
         for channel in range(channels):
-            number = f"{channel:02d}" + ("" if transport == "SHM" else "/0")
+            number = f"{channel:02d}" + ("" if ring[rank] == "SHM" else "/0")
             lines.append(
                 f"{host}:{pid}:{pid + 1 + rank} [{rank}] NCCL INFO Channel {number} : "
                 f"{rank}[{rank}] -> {after}[{after}] via {via}"

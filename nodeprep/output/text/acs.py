@@ -55,7 +55,11 @@ def acs_page(report: AcsReport, look: Look) -> Iterator[RenderableType]:
     yield from first_lines(_next_step(report, outcome), "")
     if report.plan.forced_reason is not None:
         yield labelled([("", say(report.plan.forced_reason))], tag=("FORCED", CAREFUL))
+    yield from items(report.plan.warnings, mark="!", style=CAREFUL)
     yield from acs_section(report, look, title="ports")
+    for one in report.findings:
+        yield blank()
+        yield from items([mixed((one.id, STRONG), f": {one.summary}")], mark="!", style=CAREFUL)
     yield from _left_out(report.plan.choices)
     if report.kernel_parameter:
         yield blank()

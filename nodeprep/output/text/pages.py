@@ -14,10 +14,13 @@ from nodeprep.model.report import (
     AuditReport,
     ErrorReport,
     ExplainReport,
+    LintReport,
     MachinesReport,
+    PersistReport,
     RenderReport,
     Report,
     SnapshotReport,
+    WatchReport,
 )
 from nodeprep.output.text.acs import acs_page
 from nodeprep.output.text.audit import audit_page
@@ -25,11 +28,14 @@ from nodeprep.output.text.bringup import bringup_page
 from nodeprep.output.text.error import error_page
 from nodeprep.output.text.explain import explain_page
 from nodeprep.output.text.gate import gate_page
+from nodeprep.output.text.lint import lint_page
 from nodeprep.output.text.look import Look
 from nodeprep.output.text.machines import machines_page
 from nodeprep.output.text.memory import memory_page
+from nodeprep.output.text.persist import persist_page
 from nodeprep.output.text.render import render_page
 from nodeprep.output.text.snapshot import snapshot_page
+from nodeprep.output.text.watch import watch_page
 
 Page = Callable[[Any, Look], Iterator[RenderableType]]
 
@@ -37,10 +43,13 @@ PAGES: dict[type, Page] = {
     AuditReport: audit_page,
     Report: bringup_page,
     AcsReport: acs_page,
+    PersistReport: persist_page,
+    WatchReport: watch_page,
     ExplainReport: explain_page,
     GateResult: gate_page,
     MemoryPlan: memory_page,
     RenderReport: render_page,
+    LintReport: lint_page,
     MachinesReport: machines_page,
     SnapshotReport: snapshot_page,
     ErrorReport: error_page,

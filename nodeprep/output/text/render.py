@@ -27,6 +27,8 @@ from nodeprep.output.text.look import (
     table,
 )
 
+_DIFF_STYLE = {"+": GOOD, "-": CAREFUL, "@": QUIET}
+
 
 def render_page(report: RenderReport, _look: Look) -> Iterator[RenderableType]:
     changed = sum(one.changed for one in report.files)
@@ -37,6 +39,15 @@ def render_page(report: RenderReport, _look: Look) -> Iterator[RenderableType]:
         labels=phrase.run_labels(simulated=report.simulated),
     )
     yield from items(report.warnings, mark="!", style=CAREFUL)
+    if len(report.groups) > 1:
+        yield blank()
+        for number, group in enumerate(report.groups):
+            yield labelled([(f"group {number}", say(f"GPUs {phrase.ranges(group)}"))])
+    if report.diff:
+        yield blank()
+        yield heading("difference", "nothing was written")
+        for line in report.diff.splitlines():
+            yield say(line, _DIFF_STYLE.get(line[:1], ""))
     if report.files:
         yield blank()
         yield heading("files")
