@@ -17,14 +17,15 @@ from nodeprep.acs.pairs import parse_pairs
 from nodeprep.acs.plan import plan as plan_acs
 from nodeprep.acs.verify import verify
 from nodeprep.audit.run import audit, unknowns, worst
-from nodeprep.errors import Exit, NeedsRoot, NodeprepError, NotFound
-from nodeprep.facts.collect import collect, reread
+from nodeprep.errors import Exit, NeedsRoot, NodeprepError
+from nodeprep.facts.collect import collect_with_gpus, reread
 from nodeprep.facts.resources import disk_room
 from nodeprep.gate.history import remember
 from nodeprep.gate.outcome import exit_status, p2p_verified
 from nodeprep.gate.run import GateRequest, run_gate
 from nodeprep.host.base import Host
 from nodeprep.memory.request import request_for
+from nodeprep.memory.versions import parse_version
 from nodeprep.model.acs import AcsPlan
 from nodeprep.model.base import Record
 from nodeprep.model.facts import NodeFacts, Origin
@@ -93,13 +94,24 @@ def bring_up(
 ) -> Report:
     """Runs every stage that still makes sense and reports.
 
-    Raises NeedsRoot (live, not root), NotFound (no accelerator: nothing to bring up), StateError.
+    Raises NeedsRoot (live, not root), UsageError (a model or release nobody knows), NotFound (no
+    accelerator: nothing to bring up), StateError.  Nothing was changed then, but that a live node
+    is not ready.
     """
     if host.origin is Origin.LIVE and not host.is_root and not options.dry_run:
         raise NeedsRoot("bringup changes registers and writes files", hint="run it with sudo")
     if host.origin is Origin.LIVE and not options.dry_run:
         store.remove_ready()
+    _check_policy(settings)
     return _Run(host, settings, store, options, progress).report()
+
+
+def _check_policy(settings: Settings) -> None:
+    """A wrong model or release is told before anything is changed, not after."""
+    if settings.serving.model is not None:
+        shape_of(settings.serving.model)
+    if settings.serving.vllm_version is not None:
+        parse_version(settings.serving.vllm_version)
 
 
 class _Run:
@@ -158,14 +170,7 @@ class _Run:
     def _collect(self) -> NodeFacts:
         started = time.monotonic()
         with self._progress("collect"):
-            facts = collect(self._host, self._settings.accelerators)
-        if not facts.gpus:
-            raise NotFound(
-                f"no accelerator among {len(facts.functions)} PCI functions of this computer "
-                f"(vendors {', '.join(self._settings.accelerators.vendors)}, classes "
-                f"{', '.join(self._settings.accelerators.classes)}): nothing to bring up",
-                hint="see a recorded node with: nodeprep bringup --machine l40s-acs",
-            )
+            facts = collect_with_gpus(self._host, self._settings.accelerators)
         detail = f"{len(facts.functions)} PCI functions, {len(facts.gpus)} GPUs"
         self._mark("collect", StageStatus.OK, started, detail)
         return facts

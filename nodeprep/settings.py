@@ -6,11 +6,16 @@ Defaults come first, then the file (`/etc/nodeprep/config.toml`, or `--config`),
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from nodeprep.errors import UsageError
+
+Positive = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
+Fraction = Annotated[float, msgspec.Meta(gt=0, le=1)]
+Count = Annotated[int, msgspec.Meta(ge=1, le=1 << 30)]
+Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 
 DEFAULT_CONFIG = Path("/etc/nodeprep/config.toml")
 
@@ -26,7 +31,7 @@ class Accelerators(_Table, frozen=True):
     """PCI vendor ids, four hex digits. 10de NVIDIA, 1002 AMD, 1da3 Habana."""
     classes: tuple[str, ...] = ("0300", "0302", "1200")
     """Base class and subclass: VGA controller, 3D controller, processing accelerator."""
-    expected_count: int | None = None
+    expected_count: Count | None = None
     """How many this node must have; None: as many as there are."""
 
 
@@ -34,22 +39,22 @@ class AcsPolicy(_Table, frozen=True):
     """What may be done to ACS."""
 
     pairs: str = "group"
-    """`group`: pairs of the tensor-parallel group; `all`; or a list, `0-1,0-2`; beside them `nic`."""
+    """`group`: pairs of the tensor-parallel group; `all`; a list, `0-1,0-2`; beside them `nic`."""
     allow_in_guest: bool = False
     """Allow writes inside a virtual machine (emulated or fully passed-through fabrics)."""
     reapply: str = "idle"
     """What to do when cleared bits come back. `idle`: write again unless a process uses the GPUs;
     `always`; or `never`: only report it."""
-    rearm_alert: int = 3
+    rearm_alert: Count = 3
     """A port that was armed again this often in one boot is a warning."""
 
 
 class WatchPolicy(_Table, frozen=True):
     """What `nodeprep watch` does."""
 
-    debounce_s: float = 2.0
+    debounce_s: Positive = 2.0
     """How long the PCI bus must be quiet before it is looked at."""
-    interval_s: float = 300.0
+    interval_s: Positive = 300.0
     """A look without an event: error recovery and resume raise none."""
     stop_units: tuple[str, ...] = ("nodeprep-ready.target",)
     """Stopped when a GPU is lost; what requires them stops too."""
@@ -58,7 +63,7 @@ class WatchPolicy(_Table, frozen=True):
 class GatePolicy(_Table, frozen=True):
     """How the bandwidth gate measures and judges."""
 
-    min_busbw_gbps: float | None = None
+    min_busbw_gbps: Positive | None = None
     """GB/s at the largest size; None: the built-in table."""
     binaries: tuple[str, ...] = (
         "/opt/nccl-tests/build/all_reduce_perf",
@@ -68,19 +73,19 @@ class GatePolicy(_Table, frozen=True):
         "/root/nccl-tests/build/all_reduce_perf",
     )
     """Where all_reduce_perf is looked for before the search path."""
-    deadline_s: float = 180.0
-    max_spread: float = 0.10
+    deadline_s: Positive = 180.0
+    max_spread: Fraction = 0.10
     """Largest accepted spread of the last three sizes, as a fraction."""
-    max_drop_from_peak: float = 0.20
-    class_busbw_gbps: dict[str, float] = {}
+    max_drop_from_peak: Fraction = 0.20
+    class_busbw_gbps: dict[str, Positive] = {}
     """GB/s for a class of the built-in table, `pcie4-switch-p2p`, in place of its pass mark."""
-    silence_s: float = 60.0
+    silence_s: Positive = 60.0
     """Seconds without a row after which a run counts as hung."""
     repeats: int = 2
     """Further runs after one that failed on bandwidth, or whose last sizes spread."""
-    wait_s: float = 120.0
+    wait_s: Positive = 120.0
     """How long to wait for a fabric that is not up yet, or GPUs that are in use."""
-    retry_every_s: float = 10.0
+    retry_every_s: Positive = 10.0
     image: str | None = None
     """Container image with nccl-tests; None: the program runs on the node itself."""
     container_engine: str | None = None
@@ -93,15 +98,15 @@ class GatePolicy(_Table, frozen=True):
     """A node whose peer-to-peer is vetoed passes on its figure through host memory."""
     diagnose: bool = True
     """After a failure at boot look for the pair, port or link that causes it."""
-    diagnose_s: float = 300.0
+    diagnose_s: Positive = 300.0
     """Time for all of that."""
-    pair_s: float = 45.0
+    pair_s: Positive = 45.0
     """Deadline of one pair."""
     copies: bool = True
     """Measure copies with nvbandwidth where it is installed."""
-    drift_warning: float = 0.05
+    drift_warning: Fraction = 0.05
     """Fall below this node's own last good runs that is a warning, as a fraction."""
-    drift_critical: float = 0.10
+    drift_critical: Fraction = 0.10
     torch_python: tuple[str, ...] = ("/opt/vllm/bin/python", "python3")
     """Interpreters with PyTorch that may stand in for nccl-tests."""
 
@@ -115,22 +120,22 @@ class ServingPolicy(_Table, frozen=True):
     vllm_version: str | None = None
     """None: the newest release that nodeprep knows."""
     image: str | None = None
-    tensor_parallel: int | None = None
+    tensor_parallel: Count | None = None
     """None: all GPUs of the node."""
-    groups: int = 1
+    groups: Count = 1
     """Servers on the node, each with tensor_parallel GPUs of its own."""
     goal: str | None = None
     """`latency` or `throughput`: tokens of one step, where max_num_batched_tokens does not say."""
-    gpu_memory_utilization: float | None = None
-    max_model_len: int | None = None
-    max_num_seqs: int | None = None
-    max_num_batched_tokens: int | None = None
+    gpu_memory_utilization: Fraction | None = None
+    max_model_len: Count | None = None
+    max_num_seqs: Count | None = None
+    max_num_batched_tokens: Count | None = None
     kv_cache_dtype: str | None = None
     host_address: str = "127.0.0.1"
-    port: int = 8000
+    port: Port = 8000
     dtype: str | None = None
     """None: as the checkpoint says."""
-    block_size: int | None = None
+    block_size: Count | None = None
     """Tokens in a KV block; None: the engine's choice."""
     calculate_kv_scales: bool | None = None
     """None: where a release honours it and does not call it deprecated."""
@@ -197,9 +202,13 @@ def load_settings(path: Path) -> Settings:
         if info.st_mode & 0o002:
             raise UsageError(f"{path} can be changed by anybody", hint=f"run: chmod o-w {path}")
         return parse_settings(path.read_text(encoding="utf-8"), str(path))
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise UsageError(
-            f"cannot read {path}: {error}", hint="name another with --config"
+            f"cannot read {path}: {error.strerror}", hint="name another with --config"
+        ) from None
+    except UnicodeDecodeError:
+        raise UsageError(
+            f"cannot read {path}: it is not UTF-8", hint="see docs/configuration.md"
         ) from None
 
 

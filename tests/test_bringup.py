@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodeprep.bringup import BringupOptions, bring_up
-from nodeprep.errors import Exit, NotFound
+from nodeprep.errors import Exit, NotFound, UsageError
 from nodeprep.host.machines import machine_file
 from nodeprep.host.replay import ReplayHost, load_snapshot
 from nodeprep.model.report import NodeVerdict, Report, StageStatus
@@ -85,11 +85,13 @@ def test_lockdown_is_a_refusal(snapshot: Snapshot, tmp_path: Path) -> None:
     assert "lockdown" in report.reasons[0]
 
 
-def test_a_model_nobody_knows_is_not_ready(snapshot: Snapshot, tmp_path: Path) -> None:
-    report = run(snapshot, tmp_path, override(Settings(), "serving", model="no-such-model"))
-    assert report.exit_status == Exit.USAGE
-    assert report.verdict is NodeVerdict.NOT_READY
-    assert any("no-such-model" in reason for reason in report.reasons)
+@pytest.mark.parametrize("wrong", [{"model": "no-such-model"}, {"vllm_version": "newest"}])
+def test_a_wrong_policy_is_told_before_anything_is_changed(
+    snapshot: Snapshot, tmp_path: Path, wrong: dict[str, str]
+) -> None:
+    with pytest.raises(UsageError):
+        run(snapshot, tmp_path, override(Settings(), "serving", **wrong))
+    assert not (tmp_path / "registers.json").exists()
 
 
 def test_without_a_model_the_node_is_ready_and_nothing_is_rendered(

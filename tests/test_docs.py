@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 import click
 import msgspec
@@ -143,14 +143,20 @@ def default_of(field: msgspec.structs.FieldInfo) -> Any:
 WORDS = {str: "string", bool: "true or false", int: "whole number", float: "number"}
 
 
+def plain(kind: Any) -> Any:
+    """A type without its bounds."""
+    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
+
+
 def type_words(kind: Any) -> str:
     """A type of settings.py as configuration.md calls it."""
     if get_origin(kind) in (Union, UnionType):
         (kind,) = [one for one in get_args(kind) if one is not type(None)]
+    kind = plain(kind)
     if get_origin(kind) is tuple:
         return f"list of {WORDS[get_args(kind)[0]]}s"
     if get_origin(kind) is dict:
-        value = get_args(kind)[1]
+        value = plain(get_args(kind)[1])
         return f"table of {WORDS[value]}s" if value in WORDS else "table of values"
     return WORDS[kind]
 

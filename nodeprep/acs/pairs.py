@@ -57,7 +57,7 @@ class PairChoice(Record, frozen=True):
 
 
 def parse_pairs(text: str, *, group_size: int | None = None) -> PairChoice:
-    """A choice from `group`, `all` or a list, `0-1,0-2`; `nic` alone or beside. Raises UsageError."""
+    """A choice from `group`, `all` or a list, `0-1,0-2`; and `nic`. Raises UsageError."""
     parts = [part.strip() for part in text[:_MAX_TEXT].lower().split(",")]
     nics = NIC in parts
     parts = [part for part in parts if part != NIC]

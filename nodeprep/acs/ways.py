@@ -12,7 +12,6 @@ from nodeprep.model.pci import Bdf, PciFunction
 from nodeprep.model.topology import GpuPair, PathLevel
 from nodeprep.model.tree import PciTree, Route
 
-
 _NETWORK = 0x02
 """Base class of network controllers."""
 

@@ -25,7 +25,7 @@ def audit(facts: NodeFacts, settings: Settings, today: date) -> tuple[Finding, .
     found = [finding for _, run in all_checks() for finding in run(view)]
     waived = [_waive(finding, settings.waivers, today) for finding in found]
     ordered = sorted(waived, key=lambda finding: finding.severity.rank)
-    if not any(finding.severity is not Severity.INFO for finding in ordered):
+    if facts.gpus and all(finding.severity is Severity.INFO for finding in ordered):
         ordered.insert(0, _healthy(view))
     return tuple(ordered)
 

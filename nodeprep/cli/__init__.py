@@ -73,16 +73,26 @@ def main() -> NoReturn:
     try:
         status = _run(sys.argv[1:])
         sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader of a pipe went away; the interpreter must not complain when it flushes.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        status = Exit.ERROR
+    except OSError as error:
+        status = _answer_lost(error)
     sys.exit(status)
+
+
+def _answer_lost(error: OSError) -> int:
+    """The answer could not be printed: the reader of a pipe went away, or the disk is full."""
+    # What is left in the buffer must not be written again when the interpreter ends.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if not isinstance(error, BrokenPipeError):
+        click.echo(f"nodeprep: cannot write the answer: {error.strerror or error}", err=True)
+    return Exit.ERROR
 
 
 def _run(arguments: list[str]) -> int:
     try:
         result: Any = group.main(arguments, prog_name="nodeprep", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return Exit.USAGE
     except click.UsageError as error:
         return _fail(arguments, Exit.USAGE, error.format_message(), _usage_hint(error))
     except click.ClickException as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from nodeprep.bringup import BringupOptions, bring_up
-from nodeprep.cli.options import session_options
+from nodeprep.cli.options import BUSBW, session_options
 from nodeprep.cli.program import own_program
 from nodeprep.cli.session import Session
 from nodeprep.errors import Exit
@@ -29,7 +29,7 @@ RENDERED = Path("/etc/nodeprep/rendered")
 )  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Collect, audit and plan; change nothing.")
 @click.option("--binary", metavar="PATH", help="all_reduce_perf to use.")
-@click.option("--min-busbw", type=float, metavar="GB/S", help="Least bus bandwidth to pass.")
+@click.option("--min-busbw", type=BUSBW, metavar="GB/S", help="Least bus bandwidth to pass.")
 @session_options()
 def command(
     session: Session,

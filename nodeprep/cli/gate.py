@@ -8,9 +8,9 @@ import sys
 import click
 from msgspec.structs import asdict
 
-from nodeprep.cli.options import session_options
+from nodeprep.cli.options import BUSBW, session_options
 from nodeprep.cli.session import Session
-from nodeprep.facts.collect import collect
+from nodeprep.facts.collect import collect_with_gpus
 from nodeprep.gate.history import remember
 from nodeprep.gate.outcome import exit_status
 from nodeprep.gate.run import GateRequest, run_gate
@@ -22,7 +22,7 @@ from nodeprep.stamp import now_utc, stamp
 @click.command("gate")
 @click.option("--binary", metavar="PATH", help="all_reduce_perf to use.")
 @click.option("--image", metavar="IMAGE", help="Container image with nccl-tests, already pulled.")
-@click.option("--min-busbw", type=float, metavar="GB/S", help="Least bus bandwidth to pass.")
+@click.option("--min-busbw", type=BUSBW, metavar="GB/S", help="Least bus bandwidth to pass.")
 @click.option(
     "--two-arms/--one-arm", default=None, help="Measure once more with peer-to-peer off, or never."
 )
@@ -57,7 +57,7 @@ def command(
         expected_count=settings.accelerators.expected_count,
     )
     with progress(sys.stderr) as shown, shown.stage("gate") as step:
-        facts = collect(host, settings.accelerators)
+        facts = collect_with_gpus(host, settings.accelerators)
         group = tuple(gpu.index for gpu in facts.gpus)
         result = run_gate(host, facts, group, settings.gate, request, step.note)
     if not host.simulates:

@@ -22,7 +22,10 @@ class Opening(NamedTuple):
     format: str
     color: str
 
+
 _PATH = click.Path(path_type=Path)
+BUSBW = click.FloatRange(min=0, min_open=True, max=1e6)
+"""GB/s; nan and inf are none."""
 
 _FORMATS = ("auto", "text", "brief", "json")
 _COLOR = click.option(

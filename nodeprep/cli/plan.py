@@ -7,20 +7,19 @@ from typing import Any
 import click
 from msgspec.structs import asdict, replace
 
-from nodeprep.cli.options import session_options
-from nodeprep.cli.session import Session
+from nodeprep.cli.options import Opening, session_options
+from nodeprep.cli.printing import emit
 from nodeprep.errors import Exit, UsageError
 from nodeprep.memory.plan import plan
-from nodeprep.memory.request import request_for
 from nodeprep.memory.versions import newest_version
-from nodeprep.model.memory import PlanRequest
-from nodeprep.model.report import PlanReport
+from nodeprep.model.memory import ModelShape, PlanRequest
 from nodeprep.shapes import shape_of
 from nodeprep.stamp import stamp
 
 
 @click.command("plan")
 @click.argument("model")
+@click.argument("axes", nargs=-1, metavar="[AXIS=VALUES]...")
 @click.option("--gpu", metavar="NAME[:COUNT]", help="Plan for these GPUs instead of a node's.")
 @click.option("--gpu-memory-gib", type=float, help="Measured total of each GPU, in GiB.")
 @click.option("--tp", type=int, help="Tensor-parallel size. Default: all GPUs.")
@@ -36,29 +35,88 @@ from nodeprep.stamp import stamp
 @click.option("--no-chunked-prefill", is_flag=True)
 @click.option("--params-billion", type=float, help="10^9 parameters, where the shape misleads.")
 @click.option("--usage", type=click.Choice(["server", "offline"]), default="server")
-@session_options()
+@click.option("--concurrency", type=int, help="Requests wanted at once; advises a length for them.")
+@click.option(
+    "--flashinfer/--no-flashinfer", default=None, help="Installed beside vLLM, as in its images."
+)
+@click.option("--sweep", multiple=True, metavar="AXIS=VALUES", help="tp=1,2,4 kv-cache-dtype=...")
+@click.option("--explain", is_flag=True, help="Each formula with its numbers and its source.")
+@session_options(later=True)
 def command(
-    session: Session,
+    session: Opening,
     model: str,
+    axes: tuple[str, ...],
     gpu: str | None,
     tp: int | None,
     no_chunked_prefill: bool,
+    sweep: tuple[str, ...],
+    explain: bool,
     **given: Any,
 ) -> int:
     """vLLM memory per rank, KV tokens, sequences, and the knobs that follow.
 
-    MODEL is a name of the catalogue, or the path of a config.json or of a model folder.
+    MODEL is a name of the catalogue, or the path of a config.json or of a model folder.  With
+    --sweep every combination is planned: --sweep tp=1,2,4,8 kv-cache-dtype=auto,fp8.
     """
+    if axes and not sweep:
+        raise UsageError(f"{axes[0][:60]!r} without --sweep", hint="--sweep tp=1,2,4")
     shape = shape_of(model)
-    request = _request(session, gpu, tp, given)
+    request = _request(session, gpu or _swept_gpu((*sweep, *axes)), tp, given)
     request = replace(request, chunked_prefill=not no_chunked_prefill)
+    if sweep:
+        return _sweep(session, shape, request, (*sweep, *axes), counted=gpu is None or ":" in gpu)
+    return _one(session, shape, request, explained=explain)
+
+
+def _one(session: Opening, shape: ModelShape, request: PlanRequest, *, explained: bool) -> int:
+    from nodeprep.model.report import PlanReport
+
     result = plan(shape, request)
-    session.emit(PlanReport(**stamp("plan", None), **asdict(result)))
+    if explained:
+        from nodeprep.memory.explain import explain
+
+        result = replace(result, steps=explain(shape, request))
+    emit(PlanReport(**stamp("plan", None), **asdict(result)), session.format, session.color)
     return Exit.OK if result.fits else Exit.FINDINGS
 
 
+def _sweep(
+    session: Opening,
+    shape: ModelShape,
+    request: PlanRequest,
+    texts: tuple[str, ...],
+    *,
+    counted: bool,
+) -> int:
+    """OK when any combination fits.  GPUs whose number was not said are as many as are needed."""
+    from nodeprep.memory.gpus import find_gpu
+    from nodeprep.memory.sweep import MOST_GPUS, parse_axes, sweep
+    from nodeprep.model.report import SweepReport
+
+    axes = parse_axes(texts)
+    if not counted:
+        request = replace(request, gpu_count=MOST_GPUS)
+    rows = sweep(shape, request, axes)
+    report = SweepReport(
+        **stamp("sweep", None),
+        model=shape.name,
+        gpu=find_gpu(request.gpu_name, request.gpu_memory_gib).name,
+        vllm_version=request.vllm_version,
+        axes=axes,
+        rows=rows,
+    )
+    emit(report, session.format, session.color)
+    return Exit.OK if any(one.fits for one in rows) else Exit.FINDINGS
+
+
+def _swept_gpu(texts: tuple[str, ...]) -> str | None:
+    """The first GPU of an axis `gpu=`, which no node needs to be asked for."""
+    axis = next((one for one in texts if one.startswith("gpu=")), "")
+    return axis.removeprefix("gpu=").partition(",")[0] or None
+
+
 def _request(
-    session: Session, gpu: str | None, tp: int | None, given: dict[str, Any]
+    session: Opening, gpu: str | None, tp: int | None, given: dict[str, Any]
 ) -> PlanRequest:
     asked = {name: value for name, value in given.items() if value is not None}
     if gpu is None:
@@ -71,11 +129,13 @@ def _request(
     return PlanRequest(gpu_name=name, gpu_count=cards, tensor_parallel=tp or cards, **asked)
 
 
-def _request_of_node(session: Session, tp: int | None, asked: dict[str, Any]) -> PlanRequest:
+def _request_of_node(session: Opening, tp: int | None, asked: dict[str, Any]) -> PlanRequest:
     from nodeprep.facts.collect import collect
+    from nodeprep.memory.request import request_for
 
-    facts = collect(session.host, session.settings.accelerators, names=False)
+    opened = session.open()
+    facts = collect(opened.host, opened.settings.accelerators, names=False)
     if not facts.gpus:
         raise UsageError("no GPU here to plan for", hint="name them: --gpu L40S:4")
-    request = request_for(facts, session.settings.serving)
+    request = request_for(facts, opened.settings.serving)
     return replace(request, tensor_parallel=tp or request.tensor_parallel, **asked)

@@ -16,6 +16,7 @@ from nodeprep.facts.evidence import collect_evidence
 from nodeprep.host.recording import RecordingHost
 from nodeprep.host.redact import redact
 from nodeprep.host.replay import MAX_SNAPSHOT_BYTES
+from nodeprep.model.facts import NodeFacts
 from nodeprep.model.report import SnapshotReport
 from nodeprep.stamp import now_utc, stamp
 from nodeprep.state import write_atomic
@@ -56,9 +57,14 @@ def command(session: Session, output: Path, no_redact: bool) -> int:
             size_bytes=len(content),
             redacted=not no_redact,
             answers=answers + len(facts.functions),
-            missing=tuple(
-                f"{status.name}: {status.error}" for status in facts.statuses if not status.ok
-            ),
+            missing=_missing(facts),
         )
     )
     return Exit.OK
+
+
+def _missing(facts: NodeFacts) -> tuple[str, ...]:
+    """What the snapshot lacks, for whoever is to work with it."""
+    rootless = () if facts.is_root is not False else ("not root: the ACS registers are missing",)
+    told = (f"{status.name}: {status.error}" for status in facts.statuses if not status.ok)
+    return (*rootless, *told)

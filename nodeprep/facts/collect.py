@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from nodeprep.errors import HostError, NodeprepError
+from nodeprep.errors import HostError, NodeprepError, NotFound
 from nodeprep.facts.asking import text_or_none
 from nodeprep.facts.gpus import Driver, accelerators, ask_driver, merge
 from nodeprep.facts.iommu import collect_groups
@@ -93,6 +93,19 @@ def collect(host: Host, policy: Accelerators, *, names: bool = True) -> NodeFact
         platform=platform,
         resources=resources,
         statuses=tuple(watch.statuses),
+    )
+
+
+def collect_with_gpus(host: Host, policy: Accelerators) -> NodeFacts:
+    """The same, for what makes no sense without a GPU. Raises NotFound when there is none."""
+    facts = collect(host, policy)
+    if facts.gpus:
+        return facts
+    where = "this computer" if host.machine is None and not host.simulates else "the recording"
+    raise NotFound(
+        f"no accelerator among {len(facts.functions)} PCI functions of {where} "
+        f"(vendors {', '.join(policy.vendors)}, classes {', '.join(policy.classes)})",
+        hint="see a recorded node with: nodeprep bringup --machine l40s-acs",
     )
 
 

@@ -70,10 +70,10 @@ def _scale(found: GroupClass, row: ClassRow) -> tuple[float, tuple[str, ...]]:
     scale, notes = found.scale, []
     if scale < 1.0:
         notes.append(f"degraded: the limiting link has {scale:.0%} of 16 lanes, figures scaled")
-    share = found.uplink_gbps
-    if share is not None and share < row.expected_gbps * scale:
-        scale = share / row.expected_gbps
-        notes.append(f"GPUs share an uplink to host memory: {share:g} GB/s each, figures scaled")
+    share = found.uplink_share
+    if share is not None and share < scale:
+        scale = share
+        notes.append(f"GPUs share an uplink to host memory: {share:.0%} of 16 lanes each, scaled")
     return scale, tuple(notes)
 
 

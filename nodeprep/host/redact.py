@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from nodeprep.model.snapshot import Snapshot
+from nodeprep.model.snapshot import RecordedFile, Snapshot
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _HEX_BYTE = r"[0-9a-f]{2}"
@@ -75,6 +75,9 @@ _HARMLESS = re.compile(
 )
 
 
+_NAMES = ("/proc/sys/kernel/hostname", "/etc/hostname")
+
+
 class Redactor:
     """Remembers every value it replaced, so that equal values stay equal."""
 
@@ -121,12 +124,15 @@ def redact(snapshot: Snapshot) -> Snapshot:
     """The snapshot without serials, UUIDs, host names, MACs, IPs, user names and tokens."""
     redactor = Redactor(_host_names(snapshot))
     hidden = redactor.any(msgspec.to_builtins(snapshot))
-    return replace(msgspec.convert(hidden, type=Snapshot), redacted=True)
+    converted = msgspec.convert(hidden, type=Snapshot)
+    # A name too short to be hidden wherever it stands is still hidden where it is told.
+    nameless = {path: RecordedFile(text="host") for path in _NAMES if path in converted.files}
+    return replace(converted, redacted=True, files=converted.files | nameless)
 
 
 def _host_names(snapshot: Snapshot) -> Iterable[str]:
     """The node's own name, whole and without its domain."""
-    for path in ("/proc/sys/kernel/hostname", "/etc/hostname"):
+    for path in _NAMES:
         file = snapshot.files.get(path)
         if file is not None and file.text:
             name = file.text.strip()

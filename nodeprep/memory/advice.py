@@ -76,11 +76,7 @@ def assumptions_of(run: Resolved) -> tuple[str, ...]:
     if run.v2_runner:
         notes.append("model runner V2, the default of that version for this architecture")
     if run.tp > 1:
-        notes.append(
-            "rank 0 limits: the V0 engine gathers the logits and samples there alone"
-            if not run.v1
-            else "all ranks alike: V1 gathers the logits and samples on every rank"
-        )
+        notes.append(_why_that_rank(run))
     if run.v1 and run.rules.flashinfer == "installed" and not run.flashinfer:
         notes.append(_without_flashinfer(run))
     if run.shape.checkpoint:
@@ -94,6 +90,14 @@ def assumptions_of(run: Resolved) -> tuple[str, ...]:
     else:
         notes.append("the GPU is otherwise idle: no display, no other process")
     return tuple(notes)
+
+
+def _why_that_rank(run: Resolved) -> str:
+    if run.v1:
+        return "all ranks alike: V1 gathers the logits and samples on every rank"
+    if rank_terms(run, 0).peak > rank_terms(run, 1).peak:
+        return "rank 0 limits: the V0 engine gathers the logits and samples there alone"
+    return "all ranks alike: the forward pass needs more than what V0 gathers on rank 0"
 
 
 def _without_flashinfer(run: Resolved) -> str:

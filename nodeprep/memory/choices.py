@@ -12,9 +12,9 @@ from nodeprep.memory.advice import (
     longest,
     outside_budget,
     safe_utilization,
-    sequences,
 )
 from nodeprep.memory.interval import left_bytes, requested_bytes
+from nodeprep.memory.lengths import captured_size
 from nodeprep.memory.outcome import Outcome, cache_layout, free_at_start, outcome
 from nodeprep.memory.resolve import Resolved, resolve
 from nodeprep.memory.terms import rank_terms
@@ -25,6 +25,7 @@ _WORTH = 64 * MIB
 """Less is not worth a change."""
 _SIZES = (1, 2, 4, 8, 16)
 _LEAST_STEP = 2048
+_USUAL_SEQUENCES, _FEW_SEQUENCES = 256, 64
 
 
 def advice_for(
@@ -103,15 +104,17 @@ def _length(run: Resolved, out: Outcome) -> Iterator[Advice]:
 
 
 def _sequences(run: Resolved, out: Outcome) -> Iterator[Advice]:
-    """Fewer sequences shrink logits and sampler; more than fit in the cache only wait."""
-    fitting = sequences(run, out.cache, out.blocks)
-    if fitting >= run.max_num_seqs:
+    """Fewer sequences shrink logits and sampler; more than are wanted only cost memory."""
+    fewer = captured_size(run.concurrency) if run.concurrency else _USUAL_SEQUENCES
+    if run.concurrency is None and out.limit is not None:
+        fewer = _FEW_SEQUENCES
+    if fewer >= run.max_num_seqs:
         return
-    freed = _gain(run, replace(run, max_num_seqs=fitting), out)
+    freed = _gain(run, replace(run, max_num_seqs=fewer), out)
     if freed > _WORTH:
         yield Advice(
-            option="max-num-seqs", value=str(fitting), frees_bytes=freed,
-            reason="as many as fit; the profiling run samples that many rows of the vocabulary",
+            option="max-num-seqs", value=str(fewer), frees_bytes=freed,
+            reason="the profiling run samples that many rows of the vocabulary at once",
         )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from nodeprep.memory.plan import plan
 from nodeprep.model.memory import MemoryPlan, ModelShape, PlanRequest, SweepRow
 
 MOST_PLANS = 512
+MOST_GPUS = 1024
 Axes = dict[str, tuple[str, ...]]
 
 

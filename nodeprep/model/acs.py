@@ -53,7 +53,7 @@ class AcsPlan(Record, frozen=True):
     notes: tuple[str, ...] = ()
     """What to know of the kernel parameter before it is used."""
     warnings: tuple[str, ...] = ()
-    """What was asked for or allowed that goes beyond the default: all bits, a guest, GPUs in use."""
+    """What was asked for or allowed beyond the default: all bits, a guest."""
     switches: tuple[Bdf, ...] = ()
     """The common bridges below which freed traffic turns; the guards look at all that is there."""
     allow_in_guest: bool = False

@@ -23,6 +23,7 @@ from nodeprep.model.report import (
     Report,
     SnapshotReport,
     Stage,
+    SweepReport,
     WatchReport,
 )
 from nodeprep.output import words
@@ -177,6 +178,33 @@ def _memory(plan: MemoryPlan) -> Iterator[str]:
             f"{gib(rank.non_kv_bytes):.2f} all but KV, {gib(rank.kv_cache_bytes):.2f} KV cache"
         )
     yield from (f"plan WARNING {text}" for text in plan.warnings)
+    yield from (
+        f"plan advice {one.option} {one.value}{_freed(one.frees_bytes)}: {one.reason}"
+        for one in plan.advice
+    )
+    yield from (
+        f"plan step {one.term} = {words.step_value(one)}: {one.formula}: {one.numbers} "
+        f"[{'fitted; ' if one.fitted else ''}{one.source}]"
+        for one in plan.steps
+    )
+
+
+def _freed(size_bytes: int | None) -> str:
+    return "" if size_bytes is None else f" ({gib(size_bytes):+.2f} GiB KV)"
+
+
+def _sweep(report: SweepReport) -> Iterator[str]:
+    fitting = sum(row.fits for row in report.rows)
+    yield f"sweep {fitting} of {len(report.rows)} fit: {report.model} on {report.gpu}"
+    for row in report.rows:
+        chosen = " ".join(f"{name}={value}" for name, value in row.settings.items())
+        if row.kv_cache_bytes is None or not row.fits:
+            yield f"sweep {chosen}: NO: {row.limit}"
+        else:
+            yield (
+                f"sweep {chosen}: {gib(row.kv_cache_bytes):.2f} GiB KV, "
+                f"{row.kv_cache_tokens or 0:,} tokens, {row.max_concurrency or 0:.2f} at once"
+            )
 
 
 def _stage(stage: Stage) -> str:
@@ -253,6 +281,7 @@ _LINES: dict[type, Callable[[Any], Iterator[str]]] = {
     LintReport: _lint,
     MachinesReport: _machines,
     SnapshotReport: _snapshot,
+    SweepReport: _sweep,
     ErrorReport: _error,
 }
 """Adding a document is adding a function and a row."""

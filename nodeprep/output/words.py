@@ -9,9 +9,10 @@ from nodeprep.model.acs import AcsWrite, AppliedWrite, Refusal
 from nodeprep.model.facts import NodeFacts, Origin
 from nodeprep.model.finding import Finding, Severity, Unknown
 from nodeprep.model.gate import GateResult
-from nodeprep.model.memory import RankBudget
+from nodeprep.model.memory import PlanStep, RankBudget
 from nodeprep.model.pci import AcsFlag, LinkStatus, acs_names
 from nodeprep.model.report import AcsReport, AcsSection, NodeVerdict, Report
+from nodeprep.units import show_bytes
 
 GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 """GT/s of a lane -> PCI Express generation."""
@@ -121,6 +122,14 @@ def changed_bits(before: str, after: str) -> tuple[str, ...]:
     return tuple(f"-{name}" for name in acs_names(old & ~new)) + tuple(
         f"+{name}" for name in acs_names(new & ~old)
     )
+
+
+def step_value(step: PlanStep) -> str:
+    """`14.99 GiB`, `5,867 blocks`, `5.73 requests`."""
+    if step.unit == "bytes":
+        return show_bytes(step.value)
+    whole = step.value == int(step.value)
+    return f"{step.value:,.0f} {step.unit}" if whole else f"{step.value:,.2f} {step.unit}"
 
 
 def value_text(value: object) -> str:

@@ -1,4 +1,4 @@
-"""One look at the node: which GPUs are lost, whether their paths are free, what is done about it."""
+"""One look at the node: lost GPUs, paths that redirect again, and what is done about both."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +22,14 @@ class DoubledNode:
     """A switch with GPUs below it, and an all_reduce_perf that computes from its registers."""
 
     def __init__(
-        self, folder: Path, *, slots: int = 4, control: int = CLEAR, host: dict[str, Any] | None = None,
+        self,
+        folder: Path,
+        *,
+        slots: int = 4,
+        control: int = CLEAR,
+        host: dict[str, Any] | None = None,
         **card_fields: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.folder = folder
         tree = FabricatedTree(folder / "tree")
         self.tree = tree
@@ -39,18 +43,26 @@ class DoubledNode:
         return collect(self.host, Accelerators(), names=False)
 
     def gate(
-        self, mode: str = "ok", *, policy: GatePolicy | None = None, request: dict[str, Any] | None = None,
+        self,
+        mode: str = "ok",
+        *,
+        policy: GatePolicy | None = None,
+        request: dict[str, Any] | None = None,
         **setup: Any,
-    ) -> GateResult:  # fmt: skip
+    ) -> GateResult:
         """One gate over all GPUs with a fresh double."""
         program = install(self.folder, self.tree.root, mode=mode, **setup)
         return self.again(program, policy=policy, request=request)
 
     def again(
-        self, program: Path, *, policy: GatePolicy | None = None, request: dict[str, Any] | None = None
-    ) -> GateResult:  # fmt: skip
+        self,
+        program: Path,
+        *,
+        policy: GatePolicy | None = None,
+        request: dict[str, Any] | None = None,
+    ) -> GateResult:
         """The same double once more: it counts its runs."""
-        asked = {"binary": str(program), "allow_simulated": True} | (request or {})
+        asked: dict[str, Any] = {"binary": str(program), "allow_simulated": True} | (request or {})
         facts = self.facts
         group = tuple(gpu.index for gpu in facts.gpus)
         return run_gate(self.host, facts, group, policy or quick(), GateRequest(**asked))
@@ -80,7 +92,5 @@ def processes_of(folder: Path) -> list[str]:
     return found
 
 
-def as_json(result: GateResult) -> Any:
-    import msgspec
-
-    return json.loads(msgspec.json.encode(result))
+def kinds(result: GateResult) -> list[str]:
+    return [finding.id for finding in result.findings]

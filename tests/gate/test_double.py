@@ -7,12 +7,13 @@ import stat
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from nodeprep.model.gate import GateResult, GateVerdict
+from nodeprep.gate.run import GateRequest, run_gate
+from nodeprep.model.gate import GateVerdict
 from tests.gate.doubles import CLEAR, REDIRECTING, DoubledNode, processes_of, quick
+from tests.simulator.install import install
 
 
 @pytest.fixture
@@ -154,16 +155,14 @@ def test_the_folder_for_the_log_is_private(tmp_path: Path, scratch: Path) -> Non
 
 
 def test_waiting_for_a_fabric_that_comes_up(tmp_path: Path) -> None:
-    waited: list[str] = []
     node = DoubledNode(tmp_path)
     patient = quick(wait_s=20.0, retry_every_s=0.1)
     result = node.gate("not-initialized", times=2, policy=patient)
     assert result.verdict is GateVerdict.PASS
-    assert not waited
     for mode in ("not-initialized", "busy"):
-        never = node.gate(mode, policy=quick(wait_s=0.5, retry_every_s=0.2))
+        never = node.gate(mode, policy=quick(wait_s=3.0, retry_every_s=0.1))
         assert never.verdict is GateVerdict.CRASHED
-        assert runs_of(tmp_path) in (2, 3)
+        assert 2 <= runs_of(tmp_path) <= 30
 
 
 def test_a_dip_does_not_fail_a_node(tmp_path: Path) -> None:
@@ -185,9 +184,6 @@ def test_what_is_final_is_not_tried_again(tmp_path: Path, mode: str) -> None:
 
 
 def test_rows_are_told_as_they_come(tmp_path: Path) -> None:
-    from nodeprep.gate.run import GateRequest, run_gate
-    from tests.simulator.install import install
-
     node = DoubledNode(tmp_path)
     program = install(tmp_path, node.tree.root, takes_s=1.4)
     told: list[tuple[float, str]] = []
@@ -210,7 +206,3 @@ def fresh(folder: Path) -> Path:
     inside = folder / "fresh"
     inside.mkdir()
     return inside
-
-
-def kinds(result: GateResult) -> list[Any]:
-    return [finding.id for finding in result.findings]

@@ -1,5 +1,7 @@
 #!/usr/bin/python3
-"""Runs in the guest: takes commands as JSON lines from the second serial port, and answers there."""
+"""Runs in the guest: takes commands as JSON lines from the second serial port, answers there."""
+
+from __future__ import annotations
 
 import base64
 import json
@@ -7,21 +9,18 @@ import os
 import subprocess
 import tty
 from pathlib import Path
+from typing import Any
 
 
-def text(data):
+def text(data: bytes | None) -> str:
     return base64.b64encode(data or b"").decode()
 
 
-def answer(line):
+def answer(line: bytes) -> dict[str, Any]:
     asked = json.loads(line)
     try:
-        done = subprocess.run(
-            asked["argv"],
-            input=base64.b64decode(asked.get("input", "")),
-            capture_output=True,
-            timeout=asked["timeout"],
-        )
+        done = subprocess.run(asked["argv"], input=base64.b64decode(asked["input"]),
+                              capture_output=True, timeout=asked["timeout"])  # fmt: skip
     except subprocess.TimeoutExpired as late:
         return {"rc": 124, "out": text(late.stdout), "err": text(late.stderr)}
     except OSError as error:
@@ -29,21 +28,24 @@ def answer(line):
     return {"rc": done.returncode, "out": text(done.stdout), "err": text(done.stderr)}
 
 
-def main():
+def send(port: int, said: dict[str, Any]) -> None:
+    left = b"\n" + json.dumps(said).encode() + b"\n"
+    while left:
+        left = left[os.write(port, left) :]
+
+
+def main() -> None:
     port = os.open("/dev/ttyS1", os.O_RDWR | os.O_NOCTTY)
     tty.setraw(port)
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    with os.fdopen(port, "r+b", buffering=0) as stream:
-        lines = b""
-        stream.write(b"\n" + json.dumps({"ready": boot}).encode() + b"\n")
-        while True:
-            lines += stream.read(65536) or b""
-            while b"\n" in lines:
-                line, _, lines = lines.partition(b"\n")
-                if line.strip():
-                    left = json.dumps(answer(line)).encode() + b"\n"
-                    while left:
-                        left = left[stream.write(left) or 0 :]
+    send(port, {"ready": Path("/proc/sys/kernel/random/boot_id").read_text().strip()})
+    lines = b""
+    while True:
+        lines += os.read(port, 65536)
+        while b"\n" in lines:
+            line, _, lines = lines.partition(b"\n")
+            if line.strip():
+                send(port, answer(line))
 
 
-main()
+if __name__ == "__main__":
+    main()

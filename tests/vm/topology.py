@@ -51,20 +51,19 @@ def fabric() -> list[str]:
 
 def _switch(node: int) -> list[str]:
     bus = 0x20 + 0x40 * node
-    devices = [
+    modern = "disable-legacy=on,disable-modern=off"
+    return [
         f"pxb-pcie,id=pxb{node},bus=pcie.0,addr=1{node}.0,bus_nr={bus},numa_node={node}",
         f"pcie-root-port,id=rp{node},bus=pxb{node},chassis={1 + node},slot={1 + node},addr=0.0",
         f"x3130-upstream,id=up{node},bus=rp{node}",
-    ]
-    for slot in range(3):
-        devices.append(
+        *(
             f"pcie-root-port,id=d{node}{slot},bus=up{node},chassis={10 + 10 * node},"
             f"slot={100 + slot},port={slot},addr={slot}.0"
-        )
-    modern = "disable-legacy=on,disable-modern=off"
-    for slot in range(2):
-        devices.append(
+            for slot in range(3)
+        ),
+        *(
             f"virtio-serial-pci,id=g{node}{slot},bus=d{node}{slot},class=0x0380,{modern}"
-        )
-    devices.append(f"virtio-rng-pci,id=n{node},bus=d{node}2,{modern}")
-    return devices
+            for slot in range(2)
+        ),
+        f"virtio-rng-pci,id=n{node},bus=d{node}2,{modern}",
+    ]

@@ -27,8 +27,8 @@ def armed_again(view: View) -> Iterator[Finding]:
         subject=", ".join(port.bdf for port in ports),
         summary=f"{len(ports)} ports were armed again in this boot after they had been cleared, "
         f"one {most} {'times' if most > 1 else 'time'}",
-        cause="something sets ACS again: the kernel after error recovery (AER, DPC), resume, slot or "
-        "bus reset and hot plug, or another program",
+        cause="something sets ACS again: the kernel after error recovery (AER, DPC), resume, slot "
+        "or bus reset and hot plug, or another program",
         evidence=tuple(_evidence(port) for port in ports),
         remedy=Remedy(
             text="look for link errors and resets at these times; the kernel parameter of the plan "

@@ -56,6 +56,8 @@ def memory_page(plan: MemoryPlan, look: Look) -> Iterator[RenderableType]:
     yield labelled(_figures(plan, look))
     yield from budget_table(plan, look)
     yield from _recommended(plan)
+    yield from _advice(plan)
+    yield from _steps(plan)
     if plan.assumptions:
         yield blank()
         yield heading("assumed")
@@ -164,4 +166,33 @@ def _recommended(plan: MemoryPlan) -> Iterator[RenderableType]:
     made.show_header = False
     for name, value in plan.recommended.items():
         made.add_row(say(str(name)), say(phrase.value_text(value), STRONG))
+    yield indented(made)
+
+
+def _advice(plan: MemoryPlan) -> Iterator[RenderableType]:
+    if not plan.advice:
+        return
+    yield blank()
+    yield heading("advice")
+    made = table("option", "value", "KV GiB", "why", right=("KV GiB",), free=("why",))
+    for one in plan.advice:
+        freed = "" if one.frees_bytes is None else f"{gib(one.frees_bytes):+.2f}"
+        made.add_row(say(one.option), say(one.value, STRONG), say(freed), say(one.reason, QUIET))
+    yield indented(made)
+
+
+def _steps(plan: MemoryPlan) -> Iterator[RenderableType]:
+    if not plan.steps:
+        return
+    yield blank()
+    yield heading("formulas", note="* a constant in it is fitted to logs")
+    made = table("term", "value", "formula: numbers", "source", right=("value",),
+                 free=("term", "formula: numbers", "source"))  # fmt: skip
+    for one in plan.steps:
+        made.add_row(
+            say(one.term + ("*" if one.fitted else "")),
+            say(phrase.step_value(one), STRONG),
+            say(f"{one.formula}: {one.numbers}"),
+            say(one.source, QUIET),
+        )
     yield indented(made)

@@ -20,6 +20,7 @@ from nodeprep.model.report import (
     RenderReport,
     Report,
     SnapshotReport,
+    SweepReport,
     WatchReport,
 )
 from nodeprep.output.text.acs import acs_page
@@ -35,6 +36,7 @@ from nodeprep.output.text.memory import memory_page
 from nodeprep.output.text.persist import persist_page
 from nodeprep.output.text.render import render_page
 from nodeprep.output.text.snapshot import snapshot_page
+from nodeprep.output.text.sweep import sweep_page
 from nodeprep.output.text.watch import watch_page
 
 Page = Callable[[Any, Look], Iterator[RenderableType]]
@@ -52,6 +54,7 @@ PAGES: dict[type, Page] = {
     LintReport: lint_page,
     MachinesReport: machines_page,
     SnapshotReport: snapshot_page,
+    SweepReport: sweep_page,
     ErrorReport: error_page,
 }
 
