@@ -38,6 +38,7 @@ from nodeprep.settings import Settings
 from nodeprep.shapes import shape_of
 from nodeprep.stamp import now_utc, stamp
 from nodeprep.state import StateStore
+from nodeprep.units import count
 
 T = TypeVar("T")
 Progress = Callable[[str], AbstractContextManager[object]]
@@ -138,7 +139,7 @@ class _Run:
     def report(self) -> Report:
         facts = self._collect()
         none: tuple[Finding, ...] = ()
-        before = self._stage("audit", lambda: self._audit(facts), "{} findings", none)
+        before = self._stage("audit", lambda: self._audit(facts), "{}", none)
         facts, acs = self._free_paths(facts)
         findings = before if not acs.applied else self._audit_again(before, facts)
         gate = self._measure(facts)
@@ -171,7 +172,7 @@ class _Run:
         started = time.monotonic()
         with self._progress("collect"):
             facts = collect_with_gpus(self._host, self._settings.accelerators)
-        detail = f"{len(facts.functions)} PCI functions, {len(facts.gpus)} GPUs"
+        detail = f"{count(len(facts.functions), 'PCI function')}, {count(len(facts.gpus), 'GPU')}"
         self._mark("collect", StageStatus.OK, started, detail)
         return facts
 
@@ -190,9 +191,7 @@ class _Run:
         return resolved + after
 
     def _free_paths(self, facts: NodeFacts) -> tuple[NodeFacts, AcsSection]:
-        plan = self._stage(
-            "acs-plan", lambda: self._plan_acs(facts), "{} ports to write", AcsPlan()
-        )
+        plan = self._stage("acs-plan", lambda: self._plan_acs(facts), "{} to write", AcsPlan())
         section = AcsSection(actions=plan.actions, kernel_parameter=plan.kernel_parameter)
         if plan.refusals:
             self._fail("acs-plan", Exit.REFUSED, plan.refusals[0].reason, StageStatus.REFUSED)
@@ -201,7 +200,7 @@ class _Run:
             self._skip("acs-apply", "nothing to write")
             return facts, section
         if self._options.dry_run:
-            self._skip("acs-apply", f"dry run: {len(plan.writes)} writes planned")
+            self._skip("acs-apply", f"dry run: {count(len(plan.writes), 'write')} planned")
             return facts, section
         return self._apply(facts, plan, section)
 
@@ -217,7 +216,7 @@ class _Run:
             self._fail("acs-apply", error.status, error.message)
             done = error.applied if isinstance(error, Unfinished) else ()
             return facts, replace(section, applied=done, verified=False)
-        self._mark("acs-apply", StageStatus.OK, started, f"{len(applied)} ports written")
+        self._mark("acs-apply", StageStatus.OK, started, f"{count(len(applied), 'port')} written")
         started = time.monotonic()
         after = reread(self._host, facts)
         checked = verify(after, plan)
@@ -366,12 +365,14 @@ def _memory(facts: NodeFacts, settings: Settings) -> MemoryPlan:
 def _told(value: object) -> str:
     """A stage's result in a few words."""
     if isinstance(value, AcsPlan):
-        return str(len(value.writes))
+        return count(len(value.writes), "port")
     if isinstance(value, GateResult):
         simulated = " (simulated)" if value.simulated else ""
         return f"{value.verdict.value}: {value.reason}{simulated}"
     if isinstance(value, MemoryPlan):
-        return f"{value.kv_cache_tokens} KV tokens at TP {value.tensor_parallel}"
+        return f"{value.kv_cache_tokens:,} KV tokens at TP {value.tensor_parallel}"
     if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], tuple):
-        return f"{len(value[1])} files"
-    return str(len(value)) if isinstance(value, tuple) else ""
+        return count(len(value[1]), "file")
+    if isinstance(value, tuple):
+        return count(sum(one.id != "healthy" for one in value), "finding")
+    return ""

@@ -81,9 +81,9 @@ class GatePolicy(_Table, frozen=True):
     """GB/s for a class of the built-in table, `pcie4-switch-p2p`, in place of its pass mark."""
     silence_s: Positive = 60.0
     """Seconds without a row after which a run counts as hung."""
-    repeats: int = 2
+    repeats: Annotated[int, msgspec.Meta(ge=0, le=10)] = 2
     """Further runs after one that failed on bandwidth, or whose last sizes spread."""
-    wait_s: Positive = 120.0
+    wait_s: Annotated[float, msgspec.Meta(ge=0, le=86400)] = 120.0
     """How long to wait for a fabric that is not up yet, or GPUs that are in use."""
     retry_every_s: Positive = 10.0
     image: str | None = None
@@ -94,7 +94,7 @@ class GatePolicy(_Table, frozen=True):
     """Path of the program inside the image."""
     two_arms: bool | None = None
     """Measure once more with peer-to-peer off; None: at boot, where peer-to-peer is expected."""
-    allow_without_p2p: bool = False
+    allow_host_memory: bool = False
     """A node whose peer-to-peer is vetoed passes on its figure through host memory."""
     diagnose: bool = True
     """After a failure at boot look for the pair, port or link that causes it."""

@@ -44,6 +44,11 @@ def parse_size_bytes(text: str) -> int:
     return int(float(match[1]) * 1024 ** _POWER[match[2].upper()])
 
 
+def count(number: int, noun: str, plural: str = "") -> str:
+    """`1 warning`, `2 warnings`."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
 def show_bytes(size_bytes: float) -> str:
     """A size for a person, in binary units: `44.39 GiB`, `512 MiB`, `300 B`."""
     for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):

@@ -121,11 +121,13 @@ def top_parser():
         return parser
     except (ImportError, AttributeError):
         pass
-    # Before 0.8 scripts.py built it: the model, --config, and the server's own flags.
-    serve = below.add_parser("serve")
-    serve.add_argument("model_tag", type=str, nargs="?")
-    serve.add_argument("--config", type=str, default="", required=False)
-    first_of(BUILDERS, "make_arg_parser")(serve)
+    # Before 0.8 scripts.py built it: the model, --config, and the server's own flags.  The command
+    # of a newer release may need modules that are not here; its flags are the same.
+    serve = first_of(BUILDERS, "make_arg_parser")(below.add_parser("serve"))
+    if not any(one.dest == "model_tag" for one in serve._actions):
+        serve.add_argument("model_tag", type=str, nargs="?")
+    if not any("--config" in one.option_strings for one in serve._actions):
+        serve.add_argument("--config", type=str, default="", required=False)
     return parser
 
 

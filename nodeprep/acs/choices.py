@@ -8,6 +8,7 @@ from nodeprep.acs.ways import Way
 from nodeprep.model.acs import PortChoice
 from nodeprep.model.facts import NodeFacts
 from nodeprep.model.pci import AcsStatus, Bdf, PciFunction, acs_names, acs_word
+from nodeprep.model.topology import pairs_text
 from nodeprep.model.tree import PciTree
 
 _NVIDIA = 0x10DE
@@ -43,7 +44,7 @@ def choices(
 def _included(port: PciFunction, pairs: tuple[str, ...]) -> str:
     assert port.acs is not None
     bits = ", ".join(acs_names(port.acs.redirects))
-    return f"{bits} send the peer traffic of {', '.join(pairs)} up to the root complex"
+    return f"{bits} send the peer traffic of {pairs_text(pairs)} up to the root complex"
 
 
 class _LeftOut:
@@ -68,7 +69,7 @@ class _LeftOut:
             return f"no redirect bit is on ({acs_word(port.acs.control)})"
         turning = self._turning.get(port.bdf)
         if turning:
-            return f"the peer traffic of {', '.join(turning)} turns below it"
+            return f"the peer traffic of {pairs_text(turning)} turns below it"
         reasons = [way.why_not for way in passing if way.why_not is not None] or self._why_not
         return reasons[0] if reasons else "no wanted pair has its way through it"
 

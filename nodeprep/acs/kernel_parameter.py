@@ -76,8 +76,8 @@ def kernel_parameter(
 
 
 _ALWAYS = (
-    "IOMMU groups merge honestly with the parameter; after the reboot compare the ACS words "
-    "(nodeprep acs verify): a device that is not matched is not reported"
+    "IOMMU groups then show the true isolation; after the reboot compare the ACS words (nodeprep "
+    "acs verify): a device that is not matched is not reported"
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
@@ -58,6 +58,12 @@ def read_again(host: Host, facts: NodeFacts, plan: AcsPlan) -> NodeFacts:
         platform=replace(facts.platform, lockdown=lockdown),
         gpus=_gpus(host, facts),
     )
+
+
+def reread_ports(host: Host, facts: NodeFacts, ports: Iterable[Bdf]) -> NodeFacts:
+    """The facts with these ports read again: what a write really did."""
+    fresh = {bdf: read_function(host, bdf) for bdf in ports}
+    return replace(facts, functions=facts.functions | fresh)
 
 
 def _change(facts: NodeFacts, plan: AcsPlan) -> Change:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from nodeprep.audit.view import PairPath, View
 from nodeprep.errors import UsageError
 from nodeprep.model.finding import Finding
 from nodeprep.model.nccl_policy import Transport, p2p_limit, transport
-from nodeprep.model.pci import AcsStatus, LinkStatus, PciFunction, acs_names, acs_word
+from nodeprep.model.pci import AcsStatus, PciFunction, acs_names, acs_word, link_text
 from nodeprep.model.report import ExplainReport, Hop, PathLevels
 from nodeprep.model.topology import P2pStatus, PathLevel, level_label
 from nodeprep.stamp import Stamp
@@ -29,7 +31,6 @@ def explain(
     pair = path.pair
     limit = p2p_limit(view.facts.platform.cpu_vendor, len(view.facts.gpus))
     used = transport(pair, path.level, limit)
-    on_path = {path.route.a.bdf, path.route.b.bdf, *(port.bdf for port in path.route.ports)}
     return ExplainReport(
         **head,
         pair=(f"GPU{pair.a}", f"GPU{pair.b}"),
@@ -43,12 +44,17 @@ def explain(
         would_change=_would_change(view, path, used),
         would_not_change=_would_not_change(path),
         iommu=_iommu_words(view, path),
-        findings=tuple(
-            finding
-            for finding in findings
-            if path.name in finding.subject or any(bdf in finding.subject for bdf in on_path)
-        ),
+        findings=tuple(finding for finding in findings if _concerns(path, finding)),
+        machine=view.facts.machine,
     )
+
+
+def _concerns(path: PairPath, finding: Finding) -> bool:
+    """Whether a finding names the pair, one of its GPUs, or a function on its way."""
+    route = path.route
+    names = {path.name, f"GPU{path.pair.a}", f"GPU{path.pair.b}", route.a.bdf, route.b.bdf}
+    names.update(port.bdf for port in route.ports)
+    return not names.isdisjoint(re.split(r"[\s,]+", finding.subject))
 
 
 def _level_words(view: View, path: PairPath) -> str:
@@ -101,17 +107,9 @@ def _hop(function: PciFunction, side: str) -> Hop:
         name=function.name,
         acs=_acs_text(function),
         redirects=acs_names(function.acs.redirects) if function.acs else (),
-        link=_link_text(function.link),
+        link=None if function.link is None else link_text(function.link),
         numa_node=function.numa_node,
     )
-
-
-def _link_text(link: LinkStatus | None) -> str | None:
-    """`x16 16 of x16 16 GT/s`: negotiated, then possible."""
-    if link is None or link.width is None or link.speed_gts is None:
-        return None
-    most = "" if link.max_speed_gts is None else f" of x{link.max_width} {link.max_speed_gts:g}"
-    return f"x{link.width} {link.speed_gts:g}{most} GT/s"
 
 
 def _acs_text(function: PciFunction) -> str | None:
@@ -136,8 +134,10 @@ def _nccl_words(path: PairPath, used: Transport | None, limit: PathLevel) -> str
 
 def _would_change(view: View, path: PairPath, used: Transport | None) -> tuple[str, ...]:
     words: list[str] = []
+    if path.over_nvlink or view.guest:
+        return ()
     redirecting = [port.bdf for port in path.route.redirecting]
-    if redirecting and not path.over_nvlink and not view.guest:
+    if redirecting and path.pair.p2p_granted is not False:
         words.append(
             f"clearing the redirect bits on {', '.join(redirecting)}: peer traffic turns round in "
             "the switch (the level stays the same)"
@@ -149,17 +149,28 @@ def _would_change(view: View, path: PairPath, used: Transport | None) -> tuple[s
             f"NCCL_P2P_LEVEL={level_label(path.level)}: NCCL then uses P2P here; measure both, "
             "through the CPU it is often slower"
         )
-    if path.route.directly_attached and not (path.over_nvlink or view.guest):
+    if path.route.directly_attached and not _of_the_cards(path):
         words.append("moving both cards below one PCIe switch")
     return tuple(words)
 
 
 def _would_not_change(path: PairPath) -> tuple[str, ...]:
-    words = ["ACS settings do not change the level, and no P2P letter is a verdict on ACS"]
-    if path.pair.p2p_read in (P2pStatus.CNS, P2pStatus.TNS, P2pStatus.GNS):
-        words.append(f"no ACS or IOMMU setting turns {_letter(path.pair.p2p_read)} into OK")
-    words.append("NCCL_P2P_LEVEL=PXB is already the default on a node without AMD's two-GPU rule")
+    words = ["ACS settings: they change no level, and no P2P letter is a verdict on ACS"]
+    if path.pair.p2p_granted is False:
+        letter = next(one for one in _letters(path) if one is not P2pStatus.OK)
+        words.append(f"no ACS or IOMMU setting turns {letter.value} into OK")
+        if _of_the_cards(path):
+            words.append("moving the cards: the limit lies in them or in their driver")
     return tuple(words)
+
+
+def _letters(path: PairPath) -> tuple[P2pStatus, ...]:
+    return tuple(one for one in (path.pair.p2p_read, path.pair.p2p_write) if one is not None)
+
+
+def _of_the_cards(path: PairPath) -> bool:
+    """P2P is refused because of the GPUs or their driver, wherever they are plugged in."""
+    return any(one in (P2pStatus.GNS, P2pStatus.NS, P2pStatus.DR) for one in _letters(path))
 
 
 def _iommu_words(view: View, path: PairPath) -> str:

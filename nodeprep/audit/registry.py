@@ -10,7 +10,8 @@ from nodeprep.model.finding import Finding
 
 Check = Callable[[View], Iterable[Finding]]
 
-_SUBJECTS = ("acs", "rearmed", "p2p", "levels", "links", "iommu", "platform", "gpus", "memory")
+_SUBJECTS = ("acs", "rearmed", "p2p", "levels", "links", "iommu", "platform", "gpus", "memory",
+             "memory_skew")  # fmt: skip
 _CHECKS: list[tuple[tuple[str, ...], Check]] = []
 
 

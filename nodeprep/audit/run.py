@@ -14,18 +14,26 @@ from nodeprep.errors import UsageError
 from nodeprep.model.facts import NodeFacts
 from nodeprep.model.finding import Evidence, Finding, Severity, Unknown
 from nodeprep.settings import Settings, Waiver
+from nodeprep.units import count
 
 
-def audit(facts: NodeFacts, settings: Settings, today: date) -> tuple[Finding, ...]:
+def audit(
+    facts: NodeFacts, settings: Settings, today: date, only: tuple[int, int] | None = None
+) -> tuple[Finding, ...]:
     """Findings, most severe first; inside one severity in the order of the checks.
 
-    `today` decides which waivers still hold.
+    `today` decides which waivers still hold.  `only`: two GPU indices, for the findings of one
+    pair; whatever concerns the whole node is among them.
     """
-    view = View(facts, settings)
+    view = View(facts, settings, only)
     found = [finding for _, run in all_checks() for finding in run(view)]
     waived = [_waive(finding, settings.waivers, today) for finding in found]
     ordered = sorted(waived, key=lambda finding: finding.severity.rank)
-    if facts.gpus and all(finding.severity is Severity.INFO for finding in ordered):
+    if (
+        only is None
+        and facts.gpus
+        and all(finding.severity is Severity.INFO for finding in ordered)
+    ):
         ordered.insert(0, _healthy(view))
     return tuple(ordered)
 
@@ -49,8 +57,8 @@ def _healthy(view: View) -> Finding:
     facts = view.facts
     judged = [path for path in view.paths if not path.over_nvlink]
     summary = (
-        f"nothing wrong in what was read: {len(facts.gpus)} GPUs, {len(facts.pairs)} pairs, "
-        f"{len(view.gpu_ports())} ports above them"
+        f"nothing wrong in what was read: {count(len(facts.gpus), 'GPU')}, "
+        f"{count(len(facts.pairs), 'pair')}, {count(len(view.gpu_ports()), 'port')} above them"
     )
     return Finding(
         id="healthy",
@@ -61,7 +69,8 @@ def _healthy(view: View) -> Finding:
         evidence=(
             Evidence(
                 source="facts",
-                text=f"{len(facts.functions)} PCI functions, {len(judged)} pairs over PCIe, "
+                text=f"{count(len(facts.functions), 'PCI function')}, "
+                f"{count(len(judged), 'pair')} over PCIe, "
                 f"{len(view.paths) - len(judged)} over NVLink",
             ),
         ),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from nodeprep.model.base import Record
 from nodeprep.model.facts import NodeFacts
 from nodeprep.model.groups import group_pairs
 from nodeprep.model.pci import PciFunction
-from nodeprep.model.topology import GpuPair, PathLevel
+from nodeprep.model.topology import GpuPair, PathLevel, pairs_text
 from nodeprep.model.tree import PciTree, Route
 from nodeprep.settings import Settings
 
@@ -33,14 +33,20 @@ class PairPath(Record, frozen=True):
 class View:
     """One node, prepared for the checks."""
 
-    def __init__(self, facts: NodeFacts, settings: Settings) -> None:
+    def __init__(
+        self, facts: NodeFacts, settings: Settings, only: tuple[int, int] | None = None
+    ) -> None:
+        """`only`: two GPU indices; the checks then see nothing but this pair and its way."""
         self.facts = facts
         self.settings = settings
+        self.only = only
         self.tree = PciTree(facts.functions)
+        self.gpus = tuple(gpu for gpu in facts.gpus if only is None or gpu.index in only)
         self.paths = tuple(
             PairPath(pair=pair, route=self.tree.route(a, b), level=self.tree.level(a, b))
             for pair in facts.pairs
-            if (a := facts.gpus[pair.a].bdf) in facts.functions
+            if (only is None or {pair.a, pair.b} == set(only))
+            and (a := facts.gpus[pair.a].bdf) in facts.functions
             and (b := facts.gpus[pair.b].bdf) in facts.functions
         )
 
@@ -58,14 +64,39 @@ class View:
 
     def gpu_ports(self) -> tuple[PciFunction, ...]:
         """Every bridge above a GPU, once, in bus order."""
-        ports = {
-            bridge.bdf: bridge for gpu in self.facts.gpus for bridge in self.tree.chain(gpu.bdf)
-        }
+        ports = {bridge.bdf: bridge for gpu in self.gpus for bridge in self.tree.chain(gpu.bdf)}
         return tuple(ports[bdf] for bdf in sorted(ports))
+
+    def held_for_guests(self) -> tuple[PciFunction, ...]:
+        """Functions below the GPUs' ports on the root bus that a guest has or is to get."""
+        tops = {self.tree.path(gpu.bdf)[0] for gpu in self.gpus if self.tree.chain(gpu.bdf)}
+        below = (one for top in sorted(tops) for one in self.tree.below(top))
+        held = (one for one in below if given_away(one.driver) or given_away(one.driver_override))
+        return tuple(sorted(held, key=lambda one: one.bdf))
+
+
+def given_away(driver: str | None) -> bool:
+    """Whether a driver hands its functions to guests: vfio-pci, its variants, xen-pciback."""
+    return driver is not None and ("vfio" in driver or "pciback" in driver)
+
+
+def pair_subject(paths: Iterable[PairPath]) -> str:
+    """Every pair by its own name, for a subject: `GPU0-GPU1, GPU0-GPU2`."""
+    return ", ".join(path.name for path in paths)
 
 
 def pair_names(paths: Iterable[PairPath], most: int = 6) -> str:
-    """`GPU0-GPU1, GPU0-GPU2`, or the first few and how many more."""
+    """For a sentence: `every pair of GPU0-GPU3`, or the first few and how many more."""
     names = [path.name for path in paths]
-    shown = ", ".join(names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+    folded = pairs_text(names)
+    if len(names) <= most or folded != ", ".join(names):
+        return folded
+    return f"{', '.join(names[:most])} and {len(names) - most} more"
+
+
+def alike(paths: Iterable[PairPath], key: Callable[[PairPath], str]) -> dict[str, list[PairPath]]:
+    """Pairs by what `key` says of them, in the order of the first of each."""
+    groups: dict[str, list[PairPath]] = {}
+    for path in paths:
+        groups.setdefault(key(path), []).append(path)
+    return groups

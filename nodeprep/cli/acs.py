@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from typing import Any
 
 import click
@@ -14,6 +14,7 @@ from nodeprep.acs.forms import grub_drop_in, setpci_script
 from nodeprep.acs.outcome import Unfinished
 from nodeprep.acs.pairs import pair_choice
 from nodeprep.acs.plan import plan
+from nodeprep.acs.recheck import reread_ports
 from nodeprep.acs.registers import Method
 from nodeprep.acs.restore import restore
 from nodeprep.acs.verify import verify
@@ -21,12 +22,13 @@ from nodeprep.cli.acs_persist import persist_command
 from nodeprep.cli.options import session_options
 from nodeprep.cli.session import Session
 from nodeprep.errors import Exit, UsageError
-from nodeprep.facts.collect import collect, reread
-from nodeprep.model.acs import AcsPlan, AcsVerification, AppliedWrite
+from nodeprep.facts.collect import collect
+from nodeprep.model.acs import AcsPlan, AcsVerification, AppliedWrite, PortCheck
 from nodeprep.model.facts import NodeFacts
 from nodeprep.model.finding import Finding
 from nodeprep.model.report import AcsReport
 from nodeprep.stamp import stamp
+from nodeprep.units import count
 
 _FORMS = {"grub": grub_drop_in, "setpci": setpci_script}
 
@@ -104,10 +106,10 @@ def apply_command(session: Session, method: str, reapply: bool, **choice: Any) -
             _report(session, facts, wanted, error.applied, verified=False, detail=error.message)
         )
         return error.status
-    after = reread(session.host, facts)
+    after = reread_ports(session.host, facts, (write.bdf for write in wanted.writes))
     checked = verify(after, wanted)
     proved = checked.verified
-    detail = f"{len(applied)} ports written and read back" if applied else _plan_detail(wanted)
+    detail = f"{_ports(applied)} written and read back" if applied else _plan_detail(wanted)
     session.emit(_report(session, facts, wanted, applied, verified=proved, detail=detail))
     return Exit.UNVERIFIED if proved is False else Exit.OK
 
@@ -124,11 +126,12 @@ def verify_command(session: Session, **choice: Any) -> int:
     open_ports = [write.bdf for write in wanted.writes]
     proved = not rearmed and not open_ports and not wanted.refusals
     detail = (
-        f"{len(checked.ports)} ports hold the words written to them, no GPU path redirects"
+        f"{_ports(checked.ports, 'holds its word', 'hold their words')}, no GPU path redirects"
         if proved
         else f"not as wanted: {', '.join(dict.fromkeys([*rearmed, *open_ports])) or 'unknown'}"
     )
-    session.emit(_report(session, facts, wanted, verified=proved, detail=detail))
+    report = _report(session, facts, wanted, verified=proved, detail=detail)
+    session.emit(replace(report, ports=_looked_at(checked, wanted)))
     return Exit.OK if proved else Exit.UNVERIFIED
 
 
@@ -137,7 +140,7 @@ def verify_command(session: Session, **choice: Any) -> int:
 @session_options()
 def restore_command(session: Session, method: str) -> int:
     """Give every register the bits back that were cleared in this boot."""
-    facts = collect(session.host, session.settings.accelerators)
+    facts = collect(session.host, session.settings.accelerators, names=False)
     try:
         restored = restore(session.host, facts, session.store, method=Method(method))
     except Unfinished as error:
@@ -146,7 +149,7 @@ def restore_command(session: Session, method: str) -> int:
         )
         return error.status
     detail = (
-        f"{len(restored)} ports hold their original words"
+        _ports(restored, "holds its original word", "hold their original words")
         if restored
         else "nothing to restore: no change of this boot is saved"
     )
@@ -166,7 +169,8 @@ def _planned(
 ) -> tuple[NodeFacts, AcsPlan]:
     if force and not (reason and reason.strip()):
         raise UsageError("--force needs --reason TEXT: it is kept in state and report")
-    facts = collect(session.host, session.settings.accelerators)
+    # Without names: asking lspci for them would take as long as all the rest.
+    facts = collect(session.host, session.settings.accelerators, names=False)
     wanted = plan(
         facts,
         pairs=pair_choice(session.settings, pairs),
@@ -181,8 +185,24 @@ def _planned(
 def _plan_detail(wanted: AcsPlan) -> str:
     if wanted.refusals:
         return "refused: nothing may be changed"
-    count = len(wanted.writes)
-    return f"{count} ports to write" if count else "nothing to do: no GPU path redirects"
+    writes = wanted.writes
+    return f"{_ports(writes)} to write" if writes else "nothing to do: no GPU path redirects"
+
+
+def _ports(every: Sized, does: str = "", do: str = "") -> str:
+    """`1 port holds its word`, `4 ports hold their words`."""
+    return f"{count(len(every), 'port')} {does if len(every) == 1 else do}".rstrip()
+
+
+def _looked_at(checked: AcsVerification, wanted: AcsPlan) -> tuple[PortCheck, ...]:
+    """Ports written in this boot, then ports that would have to be written."""
+    saved = {port.bdf for port in checked.ports}
+    others = (
+        PortCheck(bdf=write.bdf, expected=write.after, found=write.before, rearmed=False)
+        for write in wanted.writes
+        if write.bdf not in saved
+    )
+    return (*checked.ports, *others)
 
 
 def _report(
@@ -204,6 +224,7 @@ def _report(
         detail=detail,
         simulated=session.host.simulates,
         findings=_rearmed(session, facts),
+        machine=facts.machine,
     )
 
 

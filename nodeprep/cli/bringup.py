@@ -29,14 +29,20 @@ RENDERED = Path("/etc/nodeprep/rendered")
 )  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Collect, audit and plan; change nothing.")
 @click.option("--binary", metavar="PATH", help="all_reduce_perf to use.")
+@click.option("--image", metavar="IMAGE", help="Container image with nccl-tests, already pulled.")
 @click.option("--min-busbw", type=BUSBW, metavar="GB/S", help="Least bus bandwidth to pass.")
+@click.option(
+    "--two-arms/--one-arm", default=None, help="Measure once more with peer-to-peer off, or never."
+)
 @session_options()
 def command(
     session: Session,
     out_dir: Path | None,
     dry_run: bool,
     binary: str | None,
+    image: str | None,
     min_busbw: float | None,
+    two_arms: bool | None,
 ) -> int:
     """The boot run: audit, free GPU paths, measure, plan memory, render, report.
 
@@ -49,7 +55,9 @@ def command(
         fail_on=None if session.fail_on == "never" else Severity(session.fail_on),
         dry_run=dry_run,
         binary=binary,
+        image=image,
         min_busbw_gbps=min_busbw,
+        two_arms=two_arms,
         program=own_program(),
         allow_simulated=os.environ.get("NODEPREP_ALLOW_SIMULATED") == "1",
     )

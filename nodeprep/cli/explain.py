@@ -12,6 +12,9 @@ from nodeprep.errors import Exit, UsageError
 from nodeprep.model.facts import NodeFacts
 from nodeprep.model.pci import parse_bdf
 
+_NUMBER = re.compile(r"(?:GPU)?(\d{1,4})", re.IGNORECASE)
+_NAMES_A_GPU = re.compile(rf"{_NUMBER.pattern}|[0-9a-f:]+\.[0-7]", re.IGNORECASE)
+
 
 @click.command("explain")
 @click.argument("what", nargs=-1, required=True, metavar="A B | FINDING-ID")
@@ -22,7 +25,7 @@ def command(session: Session, what: tuple[str, ...]) -> int:
     A and B are GPU numbers (0, GPU0) or PCI addresses (43:00.0).
     """
     if len(what) == 1:
-        return _explain_finding(what[0])
+        return _explain_finding(session, what[0])
     if len(what) != 2:
         raise UsageError("explain wants two GPUs, or one finding id", hint="nodeprep explain 0 1")
     return _explain_pair(session, *what)
@@ -36,23 +39,31 @@ def _explain_pair(session: Session, a: str, b: str) -> int:
     from nodeprep.stamp import stamp
 
     facts = collect(session.host, session.settings.accelerators)
-    findings = audit(facts, session.settings, session.today)
     pair = _gpu(facts, a), _gpu(facts, b)
+    findings = audit(facts, session.settings, session.today, only=pair)
     head = stamp("explain", facts.boot_id)
     session.emit(explain(View(facts, session.settings), findings, *pair, head))
     return Exit.OK
 
 
-def _explain_finding(finding_id: str) -> int:
+def _explain_finding(session: Session, finding_id: str) -> int:
     from nodeprep.audit.pages import page
+    from nodeprep.model.report import ExplainFindingReport
+    from nodeprep.stamp import stamp
 
-    click.echo(page(finding_id))
+    if _NAMES_A_GPU.fullmatch(finding_id):
+        raise UsageError(
+            f"{finding_id} is one GPU: a path has two ends",
+            hint="name a second GPU, as in: nodeprep explain 0 1",
+        )
+    text = page(finding_id)
+    session.emit(ExplainFindingReport(**stamp("finding-page", None), id=finding_id, text=text))
     return Exit.OK
 
 
 def _gpu(facts: NodeFacts, text: str) -> int:
     """A GPU by number or by address."""
-    match = re.fullmatch(r"(?:GPU)?(\d{1,4})", text, re.IGNORECASE)
+    match = _NUMBER.fullmatch(text)
     if match:
         return int(match[1])
     bdf = parse_bdf(text)

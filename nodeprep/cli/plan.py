@@ -69,7 +69,7 @@ def command(
 
 
 def _one(session: Opening, shape: ModelShape, request: PlanRequest, *, explained: bool) -> int:
-    from nodeprep.model.report import PlanReport
+    from nodeprep.model.plan_report import PlanReport
 
     result = plan(shape, request)
     if explained:
@@ -91,7 +91,7 @@ def _sweep(
     """OK when any combination fits.  GPUs whose number was not said are as many as are needed."""
     from nodeprep.memory.gpus import find_gpu
     from nodeprep.memory.sweep import MOST_GPUS, parse_axes, sweep
-    from nodeprep.model.report import SweepReport
+    from nodeprep.model.plan_report import SweepReport
 
     axes = parse_axes(texts)
     if not counted:

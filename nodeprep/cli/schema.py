@@ -23,6 +23,7 @@ def command(name: str | None) -> int:
         "report": report.Report,
         "audit": report.AuditReport,
         "explain": report.ExplainReport,
+        "finding-page": report.ExplainFindingReport,
         "acs": report.AcsReport,
         "persist": report.PersistReport,
         "watch": report.WatchReport,

@@ -31,8 +31,9 @@ def link_name_or_none(host: Host, path: str) -> str | None:
 
 
 def number_or_none(text: str | None, base: int = 10) -> int | None:
-    """A whole number, or None for anything else."""
+    """A whole number, or None for anything else; a longer one than 64 bits hold is no answer."""
     try:
-        return None if text is None else int(text, base)
+        number = None if text is None else int(text, base)
     except ValueError:
         return None
+    return number if number is not None and number.bit_length() <= 64 else None

@@ -50,8 +50,8 @@ class _Watch:
         )
         return value
 
-    def lacks(self, name: str, error: str, hint: str) -> None:
-        """Marks a collector that answered, but not in full."""
+    def lacks(self, name: str, error: str, hint: str | None) -> None:
+        """Marks a collector that answered, but not in full; no hint: nothing is to be done."""
         self.statuses = [
             replace(status, ok=False, error=error, hint=hint) if status.name == name else status
             for status in self.statuses
@@ -68,7 +68,9 @@ def collect(host: Host, policy: Accelerators, *, names: bool = True) -> NodeFact
     platform = watch.collect("platform", lambda: collect_platform(host), Platform())
     driver = watch.collect("gpu-driver", lambda: ask_driver(host), Driver({}, ()))
     if driver.problem:
-        watch.lacks("gpu-driver", driver.problem, "the text of nvidia-smi was read instead")
+        watch.lacks(
+            "gpu-driver", f"{driver.problem}; the text of nvidia-smi was read instead", None
+        )
     resources = watch.collect("resources", lambda: collect_resources(host), HostResources())
     bdfs = accelerators(functions, policy)
     _note_unreadable(watch, functions, bdfs)

@@ -123,12 +123,14 @@ def merge(
 def from_nvml(reading: NvmlReading) -> Driver:
     """NVML's device order need not be PCI order; positions are mapped to it."""
     bdfs = [parse_bdf(gpu.bus_id) for gpu in reading.gpus]
+    if len(set(bdfs)) < len(bdfs):
+        raise HostError("NVML names one bus address for two GPUs", hint="compare with nvidia-smi")
     places = {bdf: position for position, bdf in enumerate(sorted(bdfs))}
     gpus = {bdf: _nvml_gpu(bdf, gpu) for bdf, gpu in zip(bdfs, reading.gpus, strict=True)}
     pairs = tuple(
         _nvml_pair(pair, places[bdfs[pair.a]], places[bdfs[pair.b]])
         for pair in reading.pairs
-        if max(pair.a, pair.b) < len(bdfs)
+        if 0 <= pair.a < len(bdfs) and 0 <= pair.b < len(bdfs)
     )
     return Driver(gpus, pairs)
 
@@ -210,6 +212,7 @@ def _row_gpu(row: dict[str, str | None]) -> Gpu | None:
         return None
     total, used = number_or_none(row.get("memory.total")), number_or_none(row.get("memory.used"))
     major, _, minor = (row.get("compute_cap") or "").partition(".")
+    generation, revision = number_or_none(major), number_or_none(minor)
     return Gpu(
         index=number_or_none(row.get("index")) or 0,
         bdf=bdf,
@@ -217,9 +220,9 @@ def _row_gpu(row: dict[str, str | None]) -> Gpu | None:
         uuid=row.get("uuid"),
         memory_total_bytes=None if total is None else total * MIB,
         memory_used_bytes=None if used is None else used * MIB,
-        compute_capability=(int(major), int(minor))
-        if major.isdecimal() and minor.isdecimal()
-        else None,
+        compute_capability=None
+        if generation is None or revision is None
+        else (generation, revision),
         mig_enabled={"Enabled": True, "Disabled": False}.get(row.get("mig.mode.current") or ""),
         driver_grade="nvidia-smi",
         performance_state=number_or_none((row.get("pstate") or "").removeprefix("P")),
@@ -262,7 +265,7 @@ def level_of_cell(cell: str | None) -> tuple[PathLevel | None, int | None]:
     if cell is None:
         return None, None
     if cell.startswith("NV") and cell[2:].isdecimal():
-        return PathLevel.NVLINK, int(cell[2:])
+        return PathLevel.NVLINK, number_or_none(cell[2:])
     try:
         return PathLevel(cell), 0
     except ValueError:

@@ -24,9 +24,8 @@ class GroupClass(Record, frozen=True):
     scale: float
     """Negotiated rate over that of 16 lanes of the same generation."""
     limiting_hop: str | None
-    uplink_share: float | None
-    """What one GPU has of an uplink it shares with others, as a fraction of 16 lanes, where all
-    go through host memory."""
+    uplink_gbps: float | None
+    """GB/s that one GPU has of an uplink it shares with others, where all go through memory."""
     mixed: bool
     """Some pairs reach each other directly, some through host memory."""
     reasoning: tuple[str, ...]
@@ -53,7 +52,7 @@ def classify(facts: NodeFacts, group: Sequence[int], nccl_version: str | None) -
         if joined.link_class is None:
             return _unknown(reason, "no public figure for this NVLink layout")
         return GroupClass(
-            link_class=joined.link_class, scale=1.0, limiting_hop=joined.hop, uplink_share=None,
+            link_class=joined.link_class, scale=1.0, limiting_hop=joined.hop, uplink_gbps=None,
             mixed=False, reasoning=(reason,),
         )  # fmt: skip
     return _classify_pcie(facts, gpus, pairs, nccl_version)
@@ -86,7 +85,7 @@ def _classify_pcie(
         link_class=link_class,
         scale=narrowest.gbps / narrowest.full_gbps,
         limiting_hop=str(narrowest),
-        uplink_share=None if some_direct else _uplink_share(tree, gpus),
+        uplink_gbps=None if some_direct else _uplink_share(tree, gpus),
         mixed=some_direct and not direct,
         reasoning=(*notes, f"limiting link: {narrowest}"),
     )
@@ -170,8 +169,7 @@ def _highest_turn(tree: PciTree, gpu: Gpu, gpus: Sequence[Gpu]) -> Bdf | None:
 
 
 def _uplink_share(tree: PciTree, gpus: Sequence[Gpu]) -> float | None:
-    """The part of 16 lanes each GPU has of the root link it shares, when all traffic passes host
-    memory."""
+    """GB/s each GPU has of the root link it shares, when all traffic passes host memory."""
     members: dict[str, list[Gpu]] = {}
     for gpu in gpus:
         chain = tree.chain(gpu.bdf)
@@ -181,8 +179,7 @@ def _uplink_share(tree: PciTree, gpus: Sequence[Gpu]) -> float | None:
     for behind in members.values():
         known = [hop for hop in hops_below(tree, behind[0], None) if hop is not None]
         if len(behind) > 1 and known:
-            narrowest = slowest(known)
-            shares.append(narrowest.gbps / narrowest.full_gbps / len(behind))
+            shares.append(slowest(known).gbps / len(behind))
     return min(shares, default=None)
 
 
@@ -225,6 +222,6 @@ def _major_minor(nccl_version: str | None) -> tuple[int, int] | None:
 
 def _unknown(*reasoning: str) -> GroupClass:
     return GroupClass(
-        link_class=None, scale=1.0, limiting_hop=None, uplink_share=None, mixed=False,
+        link_class=None, scale=1.0, limiting_hop=None, uplink_gbps=None, mixed=False,
         reasoning=reasoning,
     )  # fmt: skip

@@ -5,7 +5,7 @@ A rank is the GPU at that place of the group in bus order (CUDA_DEVICE_ORDER=PCI
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from nodeprep.gate.command import members
 from nodeprep.model.facts import NodeFacts
@@ -44,7 +44,13 @@ def explained(result: GateResult, expected: str | None) -> str:
         wrong = [one for one in result.neighbours if one.redirecting]
     else:
         return ""
-    return "; ".join(map(_told, wrong[:_MOST_NAMED]))
+    alike: dict[tuple[str, str], list[Neighbours]] = {}
+    for one in wrong:
+        alike.setdefault((one.transport, _status(one)), []).append(one)
+    return "; ".join(
+        f"{_pairs(ways)} {transport}, {status}, {_ports(ways)}"
+        for (transport, status), ways in alike.items()
+    )
 
 
 def _is_wrong(one: Neighbours, expected: str | None) -> bool:
@@ -52,22 +58,26 @@ def _is_wrong(one: Neighbours, expected: str | None) -> bool:
     return kind in ("NET", "COLLNET") or (expected == "P2P" and kind == "SHM")
 
 
-def _told(one: Neighbours) -> str:
-    return ", ".join(_parts(one))
+def _pairs(ways: Sequence[Neighbours]) -> str:
+    named = [f"GPU{one.a}-GPU{one.b}" for one in ways[:_MOST_NAMED]]
+    more = len(ways) - len(named)
+    return " ".join(named) + (f" and {more} more" if more > 0 else "")
 
 
-def _parts(one: Neighbours) -> Iterator[str]:
-    yield f"GPU{one.a}-GPU{one.b} {one.transport}"
+def _status(one: Neighbours) -> str:
     if one.p2p_read is None and one.p2p_write is None:
-        yield "peer status not known"
-    else:
-        yield f"NVML read {one.p2p_read or '?'} write {one.p2p_write or '?'}"
-    if one.redirecting is None:
-        yield "ACS not known"
-    elif one.redirecting:
-        yield f"ACS redirects at {' '.join(one.redirecting[:_MOST_NAMED])}"
-    else:
-        yield "no ACS redirection on the way"
+        return "peer status not known"
+    return f"NVML read {one.p2p_read or '?'} write {one.p2p_write or '?'}"
+
+
+def _ports(ways: Sequence[Neighbours]) -> str:
+    """The ACS state of these ways: redirecting ports, or that there are none."""
+    ports = tuple(dict.fromkeys(port for one in ways for port in one.redirecting or ()))
+    if ports:
+        more = f" and {len(ports) - _MOST_NAMED} more" if len(ports) > _MOST_NAMED else ""
+        return f"ACS redirects at {' '.join(ports[:_MOST_NAMED])}{more}"
+    dark = any(one.redirecting is None for one in ways)
+    return "ACS not known" if dark else "no ACS redirection on the way"
 
 
 def _joined(facts: NodeFacts, tree: PciTree, a: Gpu, b: Gpu, transport: str) -> Neighbours:

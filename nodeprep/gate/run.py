@@ -130,7 +130,7 @@ def _measured(
         result = _with_arm(result, off)
     if request.diagnose and result.verdict in FAILURES and not result.survivors:
         result = diagnose(bench, group, size, result, off)
-    if off is not None and result.veto is not None and bench.policy.allow_without_p2p:
+    if off is not None and result.veto is not None and bench.policy.allow_host_memory:
         result = _served_without_p2p(result, off)
     return _with_copies(bench, group, result)
 

@@ -287,7 +287,10 @@ def _figures(case: Case) -> tuple[Evidence, ...]:
 
 
 def _told(result: GateResult) -> str:
-    return f"{result.verdict.value}: {result.reason}"
+    if result.measured_gbps is None:
+        return f"{result.verdict.value}: {result.reason}"
+    mark = "no mark" if result.threshold_gbps is None else f"the mark is {result.threshold_gbps:g}"
+    return f"{result.verdict.value}: {result.measured_gbps:.2f} GB/s, {mark}"
 
 
 def _words(case: Case, ports: dict[Bdf, None]) -> Iterator[Evidence]:

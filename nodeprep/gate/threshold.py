@@ -10,6 +10,10 @@ from nodeprep.model.facts import NodeFacts
 from nodeprep.model.gate import Threshold
 from nodeprep.settings import GatePolicy
 
+_HOST_MEMORY_FRACTION = 2 / 3
+"""What host memory reaches of a link's rate: 16 of 24 GB/s (Gen4), and 4.0 of the 6 that each of
+two RTX 2080 Ti has behind one Gen3 uplink."""
+
 
 def threshold(
     facts: NodeFacts,
@@ -70,10 +74,10 @@ def _scale(found: GroupClass, row: ClassRow) -> tuple[float, tuple[str, ...]]:
     scale, notes = found.scale, []
     if scale < 1.0:
         notes.append(f"degraded: the limiting link has {scale:.0%} of 16 lanes, figures scaled")
-    share = found.uplink_share
-    if share is not None and share < scale:
-        scale = share
-        notes.append(f"GPUs share an uplink to host memory: {share:.0%} of 16 lanes each, scaled")
+    share = found.uplink_gbps
+    if share is not None and share * _HOST_MEMORY_FRACTION < row.expected_gbps * scale:
+        scale = share * _HOST_MEMORY_FRACTION / row.expected_gbps
+        notes.append(f"GPUs share an uplink to host memory: {share:g} GB/s each, figures scaled")
     return scale, tuple(notes)
 
 

@@ -22,3 +22,18 @@ def machine_file(name: str) -> Path:
         hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(names)}"
         raise UsageError(f"no recorded machine {name[:60]!r}", hint=hint)
     return MACHINES / f"{name}.json"
+
+
+def expected_exit(name: str) -> int | None:
+    """What `bringup` must end with on a shipped machine, as its expectation says.
+
+    None: there is no expectation, or it does not say.  Read from MACHINE.expect.toml beside it.
+    """
+    import msgspec
+
+    try:
+        told = msgspec.toml.decode(machine_file(name).with_suffix(".expect.toml").read_bytes())
+    except (OSError, msgspec.DecodeError):
+        return None
+    status = told.get("exit_status")
+    return status if isinstance(status, int) else None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -31,7 +32,7 @@ class _Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The file that lets a second command see what the first one wrote."""
 
     boot_id: str | None
-    words: dict[Bdf, str]
+    words: dict[Bdf, Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{4}$")]]
 
 
 class Registers:

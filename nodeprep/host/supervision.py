@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
-from typing import IO
+from typing import IO, NamedTuple
 
 MAX_OUTPUT_BYTES = 16 << 20
 MAX_LINE_BYTES = 64 << 10
@@ -60,34 +61,53 @@ class Drain:
         return bytes(self._kept).decode("utf-8", "replace")
 
 
+class Process(NamedTuple):
+    """One line of /proc/PID/stat; the start time tells a process from a later one of its number."""
+
+    pid: int
+    state: str
+    parent: int
+    group: int
+    started: int
+
+    @property
+    def alive(self) -> bool:
+        """One that is only not yet reaped is dead."""
+        return self.state not in ("Z", "X")
+
+    def __str__(self) -> str:
+        return f"{self.pid} (state {self.state})"
+
+
 def end_group(group: int, reap: Callable[[], object]) -> tuple[str, ...]:
-    """TERM, then KILL to a whole process group; what outlives both, as `4711 (state D)`.
+    """TERM, then KILL to a process group and to what its members started, other sessions included
+    (torchrun gives each worker one); what outlives both, as `4711 (state D)`.
 
     `reap`: collects the status of the group's leader, a child of ours.
     """
-    for number, grace_s in ((signal.SIGTERM, _TERM_GRACE_S), (signal.SIGKILL, _KILL_GRACE_S)):
-        if _gone(group, reap):
-            return ()
-        _send(group, number)
-        end = time.monotonic() + grace_s
-        while time.monotonic() < end:
-            if _gone(group, reap):
-                return ()
-            time.sleep(_POLL_S)
-    return members(group)
-
-
-def _gone(group: int, reap: Callable[[], object]) -> bool:
     reap()
-    return not _exists(group) or not members(group)
+    if not _exists(group):
+        return ()
+    family = {(one.pid, one.started) for one in _family(group)}
+    for number, grace_s in ((signal.SIGTERM, _TERM_GRACE_S), (signal.SIGKILL, _KILL_GRACE_S)):
+        end = time.monotonic() + grace_s
+        alive = _alive(group, family)
+        _send(group, alive if number is signal.SIGKILL else (), number)
+        while alive and time.monotonic() < end:
+            time.sleep(_POLL_S)
+            reap()
+            alive = _alive(group, family)
+        if not alive:
+            return ()
+    return tuple(map(str, alive))
 
 
-def members(group: int) -> tuple[str, ...]:
-    """The living processes of a group, `4711 (state S)`; one that is only not yet reaped is dead.
+def processes() -> tuple[Process, ...]:
+    """Everything in /proc at this moment.
 
     proc(5): the name of field 2 of /proc/PID/stat may hold anything, so fields count from its end.
     """
-    alive = []
+    found = []
     for entry in os.listdir("/proc"):  # noqa: PTH208
         if not entry.isdecimal():
             continue
@@ -95,10 +115,37 @@ def members(group: int) -> tuple[str, ...]:
             fields = Path("/proc", entry, "stat").read_bytes().rpartition(b")")[2].split()
         except OSError:
             continue
-        state, process_group = fields[0].decode(), int(fields[2])
-        if process_group == group and state not in ("Z", "X"):
-            alive.append(f"{entry} (state {state})")
-    return tuple(alive)
+        found.append(
+            Process(
+                pid=int(entry),
+                state=fields[0].decode(),
+                parent=int(fields[1]),
+                group=int(fields[2]),
+                started=int(fields[19]),
+            )
+        )
+    return tuple(found)
+
+
+def _family(group: int) -> tuple[Process, ...]:
+    """The members of a group and all their descendants."""
+    everything = processes()
+    known = {one.pid for one in everything if one.group == group}
+    grown = True
+    while grown:
+        children = {one.pid for one in everything if one.parent in known} - known
+        known |= children
+        grown = bool(children)
+    return tuple(one for one in everything if one.pid in known)
+
+
+def _alive(group: int, family: set[tuple[int, int]]) -> tuple[Process, ...]:
+    """Who of the group, or of the family it had, still lives."""
+    return tuple(
+        one
+        for one in processes()
+        if one.alive and (one.group == group or (one.pid, one.started) in family)
+    )
 
 
 def _exists(group: int) -> bool:
@@ -112,8 +159,11 @@ def _exists(group: int) -> bool:
     return True
 
 
-def _send(group: int, number: int) -> None:
-    try:
+def _send(group: int, others: Iterable[Process], number: int) -> None:
+    """A signal to the group, and to processes that may be elsewhere."""
+    with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)
-    except (ProcessLookupError, PermissionError):
-        return
+    for one in others:
+        if one.group != group:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(one.pid, number)

@@ -63,7 +63,7 @@ def defaults(server: Server) -> Iterator[Finding]:
 
 def peer_to_peer(server: Server) -> Iterator[Finding]:
     """vLLM trusts the driver's word since 0.10.1; NCCL's switch alone leaves vLLM's kernel on."""
-    if server.tensor_parallel < 2 or not server.complete:
+    if server.tensor_parallel < 2 or not server.complete or server.is_file:
         return
     off = server.value("disable-custom-all-reduce") is True
     if server.env.get("NCCL_P2P_DISABLE") == "1" and not off:
@@ -76,7 +76,7 @@ def peer_to_peer(server: Server) -> Iterator[Finding]:
         )  # fmt: skip
     skip = server.env.get("VLLM_SKIP_P2P_CHECK")
     trusts = skip == "1" or (skip is None and server.release >= _TRUSTS_DRIVER_FROM)
-    if trusts and not off:
+    if trusts and not off and not server.rendered:
         yield say(
             server, "vllm-p2p-unverified", WARNING, "VLLM_SKIP_P2P_CHECK",
             f"vLLM {server.version} trusts the driver that peer-to-peer works"

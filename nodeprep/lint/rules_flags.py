@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodeprep.lint.said import CRITICAL, INFO, WARNING, say
-from nodeprep.lint.server import Server, base_name
+from nodeprep.lint.server import Option, Server, base_name
 from nodeprep.model.finding import Finding, Severity
 from nodeprep.model.launch import Form, Given
 from nodeprep.model.serving import KnobValue
@@ -17,6 +17,8 @@ _NESTED_READ_FROM = (0, 16, 0)
 _ABBREVIATES_FROM = 4
 _SCALES_GONE = (0, 28, 0)
 _DEPRECATED = {"calculate-kv-scales": ((0, 19, 0), "a checkpoint that carries KV scales")}
+_ON_IN_V1 = ("enable-chunked-prefill", "enable-prefix-caching")
+"""On by themselves for generating models in engine V1."""
 _NOT_FLAGS = ("model", "config", "help")
 
 
@@ -167,7 +169,8 @@ def _false(server: Server, given: Given, spec: flags.FlagSpec) -> Finding:
         if spec.kind == "toggle"
         else f"--{spec.name}=False on the command line"
     )
-    return _lost(server, given, WARNING, f"the default stays; to switch it off write {how}")
+    severity = INFO if server.launch.form is Form.JSON else WARNING
+    return _lost(server, given, severity, f"the default stays; to switch it off write {how}")
 
 
 def _lost(server: Server, given: Given, severity: Severity, why: str) -> Finding:
@@ -210,7 +213,8 @@ def form(server: Server) -> Iterator[Finding]:
     if launch.form is Form.JSON:
         yield say(
             server, "vllm-config-form", INFO, server.path,
-            "a JSON manifest is not what `vllm serve --config` reads: the name must end in .yaml",
+            "a JSON manifest is not what `vllm serve --config` reads: the name must end in .yaml"
+            + (", and before 0.8 it may not hold the model" if server.release < (0, 8, 0) else ""),
             cause="its reader refuses every other ending, though JSON is YAML",
             do="keep it under a name that ends in .yaml, or give its values as flags",
         )  # fmt: skip
@@ -223,7 +227,7 @@ def form(server: Server) -> Iterator[Finding]:
         )  # fmt: skip
     if launch.entry == "serve" and launch.has_model_option and not server.is_file:
         yield from _model_option(server)
-    if server.is_file and launch.has_model_option and server.release < (0, 8, 0):
+    if launch.form is Form.YAML and launch.has_model_option and server.release < (0, 8, 0):
         yield say(
             server, "vllm-config-form", CRITICAL, "model",
             f"vLLM {server.version} does not take the model from its file",
@@ -264,4 +268,27 @@ def _shown(given: Given) -> str:
     return given.name if given.value is True else f"{given.name} {_text(given.value)}"[:200]
 
 
-RULES = (known_flags, values, dropped, form, deprecated)
+def defaults(server: Server) -> Iterator[Finding]:
+    """What only repeats the release's default, in one note."""
+    same = [
+        option.name
+        for option in server.options.values()
+        if option.spec is not None and _is_default(server, option)
+    ]
+    if same:
+        yield say(
+            server, "vllm-setting-without-effect", INFO, "defaults",
+            f"these say the default of vLLM {server.version}: {', '.join(same)}",
+            cause="a setting that says the default hides those that matter",
+            do="remove them, or keep them as a pin against another default",
+            text=", ".join(same),
+        )  # fmt: skip
+
+
+def _is_default(server: Server, option: Option) -> bool:
+    if option.name in _ON_IN_V1:
+        return option.value is True and server.release >= (0, 11, 0)
+    return option.spec is not None and option.spec.default == str(option.value)
+
+
+RULES = (defaults, known_flags, values, dropped, form, deprecated)

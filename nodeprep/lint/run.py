@@ -134,8 +134,7 @@ def _server(
         options |= options_of(file, version)
     missing = False
     for name in launch.env_files:
-        others = [one for one in launch.env_files if one != name and _last(one) == _last(name)]
-        files = _named(name, texts, (Form.ENV_FILE,), exact=bool(others))
+        files = _named(name, texts, (Form.ENV_FILE,), exact=True)
         missing |= not files
         for file in files:
             env |= environment(file)
@@ -149,6 +148,7 @@ def _server(
         node=node,
         complete=_is_complete(launch, texts) and not config_missing,
         key_may_be_elsewhere=missing,
+        rendered=any(one.rendered_version is not None for name, one in texts if name == path),
     )
 
 

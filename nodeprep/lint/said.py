@@ -5,6 +5,29 @@ from __future__ import annotations
 from nodeprep.lint.server import Server
 from nodeprep.model.finding import Evidence, Finding, Remedy, Severity
 
+IDS = (
+    "container-entrypoint",
+    "container-gpus-missing",
+    "container-image-unpinned",
+    "container-privileges",
+    "container-shm",
+    "secret-in-plain-sight",
+    "server-exposed",
+    "server-without-key",
+    "vllm-config-form",
+    "vllm-flag-not-in-release",
+    "vllm-flag-unknown",
+    "vllm-forms-differ",
+    "vllm-memory-does-not-fit",
+    "vllm-metric-renamed",
+    "vllm-options-conflict",
+    "vllm-p2p-unverified",
+    "vllm-setting-dropped",
+    "vllm-setting-without-effect",
+    "vllm-value-invalid",
+)
+"""Every finding that a rule here may say."""
+
 CRITICAL, WARNING, INFO = Severity.CRITICAL, Severity.WARNING, Severity.INFO
 
 

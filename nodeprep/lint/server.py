@@ -40,6 +40,8 @@ class Server(Record, frozen=True):
     node: Node = Node()
     complete: bool = True
     """False for a file that is only one part of what starts the server."""
+    rendered: bool = False
+    """nodeprep wrote the file, which leaves out the P2P test only behind a passed gate."""
     key_may_be_elsewhere: bool = False
     """It reads files that were not given here, which may hold the key."""
 

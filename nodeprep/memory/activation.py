@@ -40,6 +40,7 @@ def forward_bytes(
         _dense_bytes(shape, tokens, tp, dtype_bytes),
         0.0 if moe_workspace else _experts_bytes(shape, tokens, tp, dtype_bytes),
         _latent_bytes(shape, tokens, tp, dtype_bytes, max_model_len, v1=v1),
+        _linear_bytes(shape, tokens, tp, dtype_bytes),
     )
     return int(peak + tokens * 3 * shape.hidden_size * dtype_bytes)
 
@@ -150,3 +151,16 @@ def _latent_bytes(
         workspace = min(8 * max_model_len, _MLA_WORKSPACE_TOKENS)
         peak += workspace * heads * (mla.nope_head_dim + mla.v_head_dim) * dtype_bytes
     return peak
+
+
+def _linear_bytes(shape: ModelShape, tokens: int, tp: int, dtype_bytes: int) -> float:
+    """tokens x (4 K + 4 V) / tp x bytes: one projection of keys, values and gates, its split, and
+    the output; the recurrent kernels return at once in the profiling run.
+
+    Source: qwen3_next.py Qwen3NextGatedDeltaNet forward, attn_metadata is None.
+    """
+    state = shape.linear
+    if state is None:
+        return 0.0
+    keys, values = state.key_heads * state.key_head_dim, state.value_heads * state.value_head_dim
+    return tokens * 4 * (keys + values) / tp * dtype_bytes

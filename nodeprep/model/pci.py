@@ -145,6 +145,28 @@ class LinkStatus(Record, frozen=True):
     max_width: int | None = None
 
 
+_GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
+"""GT/s of a lane -> PCI Express generation."""
+
+
+def link_text(link: LinkStatus | None) -> str:
+    """`gen4 x16`; `gen1/4 x8/16` where what is possible is more; `?` when unknown."""
+    if link is None or (link.speed_gts is None and link.width is None):
+        return "?"
+    now, best = _generation(link.speed_gts), _generation(link.max_speed_gts)
+    speed = now if best in (now, "?") else f"{now}/{best}"
+    width = "?" if link.width is None else str(link.width)
+    if link.max_width is not None and link.max_width != link.width:
+        width += f"/{link.max_width}"
+    return f"gen{speed} x{width}"
+
+
+def _generation(speed_gts: float | None) -> str:
+    if speed_gts is None:
+        return "?"
+    return str(_GENERATIONS.get(speed_gts, f"({speed_gts:g} GT/s)"))
+
+
 class ConfigAccess(Enum):
     """How much of the configuration space could be read."""
 

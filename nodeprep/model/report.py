@@ -10,8 +10,10 @@ from nodeprep.model.base import Document, Record
 from nodeprep.model.facts import NodeFacts
 from nodeprep.model.finding import Finding, Unknown
 from nodeprep.model.gate import GateResult
-from nodeprep.model.memory import MemoryPlan, SweepRow
+from nodeprep.model.memory import MemoryPlan
 from nodeprep.model.pci import Bdf
+from nodeprep.model.plan_report import PlanReport as PlanReport
+from nodeprep.model.plan_report import SweepReport as SweepReport
 from nodeprep.model.serving import Knob, RenderedFile
 
 
@@ -54,6 +56,10 @@ class AcsReport(Document, frozen=True):
     """The registers are a model of a recorded machine."""
     findings: tuple[Finding, ...] = ()
     """What the registers did since they were written first: armed again."""
+    ports: tuple[PortCheck, ...] = ()
+    """What `acs verify` found: every port it looked at against the word it should hold."""
+    machine: str | None = None
+    """Recorded machine, if one is replayed."""
 
 
 class PersistReport(Document, frozen=True):
@@ -129,32 +135,16 @@ class GateReport(GateResult, frozen=True, kw_only=True):
     collected_at: str
 
 
-class PlanReport(MemoryPlan, frozen=True, kw_only=True):
-    """What `plan` prints: the memory plan itself, with the head of a document.
-
-    The head is declared once more, since a struct has one line of ancestors.
-    """
-
-    schema: str
-    tool_version: str
-    boot_id: str | None
-    collected_at: str
-
-
-class SweepReport(Document, frozen=True):
-    """What `plan --sweep` prints."""
-
-    model: str
-    gpu: str
-    vllm_version: str
-    axes: dict[str, tuple[str, ...]]
-    rows: tuple[SweepRow, ...]
-
-
 class MachineEntry(Record, frozen=True):
     name: str
     constructed: bool
     notes: tuple[str, ...]
+    summary: str = ""
+    """What it shows, in at most 100 characters."""
+    gpus: str = ""
+    """`4 x NVIDIA L40S`."""
+    exit_status: int | None = None
+    """What `bringup` ends with on it; None: nobody wrote down what is expected."""
 
 
 class MachinesReport(Document, frozen=True):
@@ -208,6 +198,16 @@ class ExplainReport(Document, frozen=True):
     would_not_change: tuple[str, ...]
     iommu: str
     findings: tuple[Finding, ...]
+    machine: str | None = None
+    """Recorded machine, if one is replayed."""
+
+
+class ExplainFindingReport(Document, frozen=True):
+    """What `explain FINDING-ID` prints."""
+
+    id: str
+    text: str
+    """The page of the finding, in Markdown."""
 
 
 class RenderReport(Document, frozen=True):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from enum import Enum
 
 from nodeprep.model.base import Record
+
+_GPU_PAIR = re.compile(r"GPU(\d{1,4})-GPU(\d{1,4})")
 
 
 class PathLevel(Enum):
@@ -79,6 +83,33 @@ class GpuPair(Record, frozen=True):
         if not known:
             return None
         return all(status is P2pStatus.OK for status in known)
+
+
+def pairs_text(pairs: Iterable[str]) -> str:
+    """`GPU0-GPU1, GPU0-GPU2`; `every pair of GPU0-GPU3` when it is just that.
+
+    A name of another form than `GPU0-GPU1` is kept as it stands, and so are all with it.
+    """
+    every = list(dict.fromkeys(pairs))
+    ends = [_GPU_PAIR.fullmatch(pair) for pair in every]
+    found = {frozenset((int(end[1]), int(end[2]))) for end in ends if end}
+    gpus = {index for pair in found for index in pair}
+    complete = len(found) == len(every) == len(gpus) * (len(gpus) - 1) // 2
+    if len(gpus) > 2 and complete and all(len(pair) == 2 for pair in found):
+        return f"every pair of {ranges(gpus, 'GPU')}"
+    return ", ".join(every)
+
+
+def ranges(numbers: Iterable[int], name: str = "") -> str:
+    """`20-23, 30`; with a name `GPU0-GPU3, GPU6`."""
+    runs: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{name}{run[0]}" if len(run) == 1 else f"{name}{run[0]}-{name}{run[-1]}"
+                     for run in runs)  # fmt: skip
 
 
 def level_label(level: PathLevel | None, nvlinks: int | None = None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from nodeprep.model.acs import AcsWrite, AppliedWrite, Refusal
+from nodeprep.model.acs import AcsWrite, AppliedWrite, PortCheck, Refusal
 from nodeprep.model.base import Record
 from nodeprep.model.finding import Finding, Severity, Unknown
 from nodeprep.model.gate import GateResult
@@ -15,9 +15,11 @@ from nodeprep.model.report import (
     AcsSection,
     AuditReport,
     ErrorReport,
+    ExplainFindingReport,
     ExplainReport,
     LintReport,
     MachinesReport,
+    NodeVerdict,
     PersistReport,
     RenderReport,
     Report,
@@ -28,6 +30,8 @@ from nodeprep.model.report import (
 )
 from nodeprep.output import words
 from nodeprep.output.escape import safe
+from nodeprep.output.pasting import pastable
+from nodeprep.output.verdict import VerdictLine, audit_line, run_line
 from nodeprep.units import gib
 
 
@@ -35,25 +39,33 @@ def brief(document: Record) -> str:
     """The lines of a document, each made safe.  TypeError: a document of no known type."""
     for kind in type(document).__mro__:
         if kind in _LINES:
-            return "".join(f"{safe(line, 4000)}\n" for line in _LINES[kind](document))
+            lines = _LINES[kind](pastable(document))
+            return "".join(f"{safe(line, 4000)}\n" for line in lines)
     raise TypeError(f"no brief form of {type(document).__name__}")
 
 
 def _audit(report: AuditReport) -> Iterator[str]:
     facts = report.facts
-    name = facts.machine or "this node"
+    line = audit_line(report)
     labels = _labels(words.origin_labels(facts))
-    yield f"audit{labels} {name}: {words.audit_verdict(report.findings, report.unknown)}"
+    tally = words.tally(report.findings, report.unknown)
+    yield (
+        f"audit {line.word}{labels} {facts.machine or 'this node'}: {line.reason}"
+        f"{_command(line)}{f' ({tally})' if tally else ''}"
+    )
     yield from _findings(report.findings)
     yield from _unknown(report.unknown)
-    yield from _first(words.first_step(report.findings, report.unknown))
+    yield from _first((line.step, line.command))
 
 
 def _bringup(report: Report) -> Iterator[str]:
-    name = report.machine or "this node"
-    labels = words.run_labels(simulated=report.simulated, dry_run=report.dry_run)
+    line = run_line(report)
+    labels = _labels(words.run_labels(simulated=report.simulated, dry_run=report.dry_run))
     status = f"exit status {report.exit_status} {words.exit_name(report.exit_status)}"
-    yield f"{words.verdict_word(report.verdict)}{_labels(labels)} {name}: {status}"
+    aside = "" if report.verdict is NodeVerdict.READY else f" ({status})"
+    yield (
+        f"{line.word}{labels} {report.machine or 'this node'}: {line.reason}{_command(line)}{aside}"
+    )
     yield from (f"reason: {reason}" for reason in report.reasons)
     yield from (_stage(stage) for stage in report.stages)
     yield from _findings(report.findings)
@@ -64,7 +76,7 @@ def _bringup(report: Report) -> Iterator[str]:
     if report.memory:
         yield from _memory(report.memory)
     yield from (f"rendered {path}" for path in report.rendered)
-    yield from _first(words.run_first_step(report))
+    yield from _first((line.step, line.command))
 
 
 def _acs(report: AcsReport) -> Iterator[str]:
@@ -74,8 +86,10 @@ def _acs(report: AcsReport) -> Iterator[str]:
     if report.plan.forced_reason is not None:
         yield f"acs forced: {report.plan.forced_reason}"
     yield from (f"acs WARNING {warning}" for warning in report.plan.warnings)
+    yield from (f"acs {_port(port)}" for port in report.ports if not port.ok)
     yield from _acs_lines(report.actions, report.applied)
     yield from _findings(report.findings)
+    yield from _first(words.acs_step(report))
     if report.kernel_parameter:
         yield f"acs kernel parameter: {report.kernel_parameter}"
         yield from (f"acs NOTE {note}" for note in report.plan.notes)
@@ -87,10 +101,14 @@ def _persist(report: PersistReport) -> Iterator[str]:
     if report.kernel_parameter:
         yield f"acs kernel parameter: {report.kernel_parameter}"
     for port in report.ports:
-        holds = "as wanted" if port.ok else f"not {port.expected or 'what it should be'}"
-        yield f"acs {port.bdf} reads {port.found or 'nothing'}: {holds}"
+        yield f"acs {_port(port)}"
     yield from (f"acs NOTE {note}" for note in report.notes)
     yield from (f"do next: {step}" for step in report.next_steps)
+
+
+def _port(port: PortCheck) -> str:
+    holds = "as wanted" if port.ok else f"not {port.expected or 'what it should be'}"
+    return f"{port.bdf} reads {port.found or 'nothing'}: {holds}"
 
 
 def _watch(report: WatchReport) -> Iterator[str]:
@@ -142,7 +160,13 @@ def _lint(report: LintReport) -> Iterator[str]:
 def _machines(report: MachinesReport) -> Iterator[str]:
     for machine in report.machines:
         label = " [CONSTRUCTED]" if machine.constructed else ""
-        yield f"{machine.name}{label}: {'; '.join(machine.notes)}"
+        ends = "" if machine.exit_status is None else f", exit {machine.exit_status}"
+        yield f"{machine.name}{label}: {machine.gpus or 'GPUs not known'}{ends}: {machine.summary}"
+        yield from (f"{machine.name} note: {note}" for note in machine.notes)
+
+
+def _finding_page(report: ExplainFindingReport) -> Iterator[str]:
+    yield from report.text.rstrip("\n").split("\n")
 
 
 def _error(report: ErrorReport) -> Iterator[str]:
@@ -156,7 +180,19 @@ def _gate(gate: GateResult) -> Iterator[str]:
     yield f"gate {gate.verdict.value}{label}: {figures}{'; ' if figures else ''}{gate.reason}"
     if gate.threshold_gbps is not None:
         yield f"gate threshold from: {gate.threshold_source}"
+    if gate.veto:
+        yield f"gate VETO P2P: {gate.veto}"
+    for run in (*gate.runs[1:], *gate.arms[1:], *gate.pair_runs):
+        figure = "" if run.measured_gbps is None else f" {words.gbps(run.measured_gbps)}"
+        yield f"gate run {run.name}: {run.verdict.value}{figure}"
+    if gate.drift is not None:
+        yield f"gate drift: {words.drift(gate.drift)}"
     yield from (f"gate WARNING {text}" for text in gate.warnings)
+
+
+def _gate_alone(gate: GateResult) -> Iterator[str]:
+    yield from _gate(gate)
+    yield from _findings(gate.findings)
 
 
 def _memory(plan: MemoryPlan) -> Iterator[str]:
@@ -217,7 +253,7 @@ def _findings(findings: Iterable[Finding]) -> Iterator[str]:
         state = "repaired " if one.resolved else "waived " if one.waived else ""
         word = one.severity.value
         severity = word if one.severity is Severity.INFO else word.upper()
-        yield f"{state}{severity} {one.id} {one.subject}: {one.summary}"
+        yield f"{state}{severity} {one.id} {words.subject(one)}: {one.summary}"
 
 
 def _unknown(unknown: Iterable[Unknown]) -> Iterator[str]:
@@ -252,6 +288,10 @@ def _acs_write(write: AcsWrite, applied: AppliedWrite | None) -> str:
     return f"acs {write.bdf} {write.before} -> {write.after} {bits}{costs}{outcome}"
 
 
+def _command(line: VerdictLine) -> str:
+    return f" -> {line.command}" if line.command else ""
+
+
 def _first(step: tuple[str, str]) -> Iterator[str]:
     text, command = step
     if text or command:
@@ -275,7 +315,8 @@ _LINES: dict[type, Callable[[Any], Iterator[str]]] = {
     PersistReport: _persist,
     WatchReport: _watch,
     ExplainReport: _explain,
-    GateResult: _gate,
+    ExplainFindingReport: _finding_page,
+    GateResult: _gate_alone,
     MemoryPlan: _memory,
     RenderReport: _render,
     LintReport: _lint,

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 
 from nodeprep.errors import Exit
 from nodeprep.model.acs import AcsWrite, AppliedWrite, Refusal
 from nodeprep.model.facts import NodeFacts, Origin
 from nodeprep.model.finding import Finding, Severity, Unknown
-from nodeprep.model.gate import GateResult
+from nodeprep.model.gate import DriftReading, GateResult
 from nodeprep.model.memory import PlanStep, RankBudget
-from nodeprep.model.pci import AcsFlag, LinkStatus, acs_names
+from nodeprep.model.pci import AcsFlag, PciFunction, acs_names
+from nodeprep.model.pci import link_text as link_text
 from nodeprep.model.report import AcsReport, AcsSection, NodeVerdict, Report
+from nodeprep.model.topology import pairs_text as pairs_text
+from nodeprep.model.topology import ranges as ranges
+from nodeprep.units import count as count
 from nodeprep.units import show_bytes
 
-GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
-"""GT/s of a lane -> PCI Express generation."""
-
-
-def count(number: int, noun: str, plural: str = "") -> str:
-    """`1 warning`, `2 warnings`."""
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+_UNCURABLE = ("p2p-gpu-not-supported",)
+"""Findings that name a limit of the product: their remedy is how to live with it."""
+_ON_A_MACHINE = ("bringup", "audit", "explain", "acs", "gate", "render", "snapshot")
 
 
 def seconds(duration_s: float) -> str:
@@ -46,7 +47,7 @@ def exit_name(status: int) -> str:
 def tally(findings: Iterable[Finding], unknown: Sequence[Unknown] = ()) -> str:
     """`1 critical, 2 warnings, 1 repaired, 3 not known`; empty when there is nothing."""
     every = list(findings)
-    open_ones = [one.severity for one in every if one.counts]
+    open_ones = [one.severity for one in every if one.counts and one.id != "healthy"]
     parts = [
         (open_ones.count(Severity.CRITICAL), "critical", "critical"),
         (open_ones.count(Severity.WARNING), "warning", ""),
@@ -67,20 +68,46 @@ def audit_verdict(findings: Sequence[Finding], unknown: Sequence[Unknown]) -> st
 
 
 def first_step(findings: Iterable[Finding], unknown: Iterable[Unknown] = ()) -> tuple[str, str]:
-    """The first thing to do and its command: of the first open finding that has a remedy.
+    """The first thing to do and its command: of the worst open finding that can be cured.
 
     Notes have no claim on the reader; after the findings come the gaps.  Empty strings: nothing.
     """
-    for finding in findings:
-        if finding.counts and finding.remedy and finding.severity is not Severity.INFO:
+    judged = (one for one in findings if one.counts and one.severity is not Severity.INFO)
+    for finding in sorted(judged, key=lambda one: one.severity.rank):
+        if finding.remedy and finding.id not in _UNCURABLE:
             return finding.remedy.text, next(iter(finding.remedy.commands), "")
     return next((one.hint for one in unknown if one.hint), ""), ""
 
 
-def run_first_step(report: Report) -> tuple[str, str]:
-    """`first_step` of a boot run, where a refusal stands in the way of everything else."""
-    hint = refusal_hint(report.acs.actions)
-    return (hint, "") if hint else first_step(report.findings, report.unknown)
+def subject(finding: Finding) -> str:
+    """The subject of a finding, its pairs in short: `every pair of GPU0-GPU3`."""
+    return pairs_text(finding.subject.split(", "))
+
+
+def short(text: str) -> str:
+    """A summary or reason up to its explanation: what stands before the first `: `."""
+    return text.partition(": ")[0]
+
+
+def on_machine(command: str, machine: str | None) -> str:
+    """A command of ours as it works on a replayed machine: named, and without sudo.
+
+    A machine that does not ship is a snapshot of the reader's own, under a name we do not know.
+    """
+    plain = command.removeprefix("sudo ")
+    verb = plain.split(" ")[1:2]
+    if machine is None or not plain.startswith("nodeprep ") or "--machine" in plain:
+        return command
+    if verb and verb[0] in _ON_A_MACHINE and machine in _shipped():
+        return f"{plain} --machine {machine}"
+    return command
+
+
+@cache
+def _shipped() -> frozenset[str]:
+    from nodeprep.host.machines import machine_names
+
+    return frozenset(machine_names())
 
 
 def verdict_word(verdict: NodeVerdict) -> str:
@@ -101,16 +128,11 @@ def run_labels(*, simulated: bool, dry_run: bool = False) -> tuple[str, ...]:
     return (("simulated",) if simulated else ()) + (("dry run",) if dry_run else ())
 
 
-def link_text(link: LinkStatus | None) -> str:
-    """`gen4 x16`; `gen1/4 x8/16` where what is possible is more; `?` when unknown."""
-    if link is None or (link.speed_gts is None and link.width is None):
-        return "?"
-    now, best = _generation(link.speed_gts), _generation(link.max_speed_gts)
-    speed = now if best in (now, "?") else f"{now}/{best}"
-    width = "?" if link.width is None else str(link.width)
-    if link.max_width is not None and link.max_width != link.width:
-        width += f"/{link.max_width}"
-    return f"gen{speed} x{width}"
+def group_text(facts: NodeFacts, function: PciFunction | None) -> str:
+    """IOMMU group of a function: `12`, `-` without an IOMMU, `?` when it is not known."""
+    if function is not None and function.iommu_group is not None:
+        return str(function.iommu_group)
+    return "-" if facts.platform.iommu_enabled is False else "?"
 
 
 def changed_bits(before: str, after: str) -> tuple[str, ...]:
@@ -139,28 +161,6 @@ def value_text(value: object) -> str:
     return "not set" if value is None else str(value)
 
 
-def pairs_text(pairs: Iterable[str]) -> str:
-    """`GPU0-GPU1, GPU0-GPU2`; `every pair of GPU0 GPU1 GPU2` when it is just that."""
-    every = list(dict.fromkeys(pairs))
-    ends = {frozenset(pair.split("-")) for pair in every}
-    names = list(dict.fromkeys(name for pair in every for name in pair.split("-")))
-    size = len(names)
-    if size > 2 and all(len(end) == 2 for end in ends) and len(ends) == size * (size - 1) // 2:
-        return f"every pair of {' '.join(names)}"
-    return ", ".join(every)
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """`20-23, 30`."""
-    runs: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
-
-
 def acs_outcome(acs: AcsReport | AcsSection) -> str:
     """What became of a plan, in one or two words."""
     if any(write.rolled_back for write in acs.applied):
@@ -172,6 +172,18 @@ def acs_outcome(acs: AcsReport | AcsSection) -> str:
     if any(isinstance(action, Refusal) for action in acs.actions):
         return "refused"
     return "planned" if acs.actions else "nothing to change"
+
+
+def acs_step(report: AcsReport) -> tuple[str, str]:
+    """What to do after an ACS command, and its command; empty strings: nothing."""
+    outcome = acs_outcome(report)
+    apply = on_machine("sudo nodeprep acs apply", report.machine)
+    if outcome == "planned":
+        return "write these words, read them back; nodeprep acs restore undoes it", apply
+    hint = refusal_hint(report.actions)
+    if outcome == "not verified" and not hint:
+        return "write the expected words", apply
+    return hint, ""
 
 
 def refusal_hint(actions: Iterable[AcsWrite | Refusal]) -> str:
@@ -186,6 +198,13 @@ def write_outcome(applied: AppliedWrite) -> str:
     if applied.rolled_back:
         return f"{read}, rolled back"
     return read if applied.ok else f"{read}, not as planned"
+
+
+def drift(reading: DriftReading) -> str:
+    """`7% below 24.00 GB/s, the median of this node's last 5 good runs`."""
+    side = "below" if reading.change < 0 else "above"
+    runs = f"the median of this node's last {count(reading.runs, 'good run')}"
+    return f"{abs(reading.change):.1%} {side} {gbps(reading.baseline_gbps)}, {runs}"
 
 
 def gate_line(gate: GateResult) -> str:
@@ -209,9 +228,3 @@ def like_ranks(ranks: Iterable[RankBudget]) -> list[tuple[str, RankBudget]]:
 
 def _ranks_name(numbers: list[int]) -> str:
     return f"{'rank' if len(numbers) == 1 else 'ranks'} {ranges(numbers)}"
-
-
-def _generation(speed_gts: float | None) -> str:
-    if speed_gts is None:
-        return "?"
-    return str(GENERATIONS.get(speed_gts, f"({speed_gts:g} GT/s)"))

@@ -25,6 +25,7 @@ _ARRAY = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\[[@*]\]\}")
 _OPENS_ARRAY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _APOSTROPHE = re.compile(r"[A-Za-z]'(?:s|t|re|ll|ve|d|m)\b")
 """Of prose around a command line, not a quote of it."""
+_REDIRECTION = re.compile(r"[<>]{1,3}\|?(&[-\d]+)?[ \t]*")
 _ENDS = ";&|\n()"
 _EMPTY = {'"$@"', "$@", "$*"}
 
@@ -170,16 +171,32 @@ class _Reader:
             elif char == "#":
                 end = self._text.find("\n", self._at)
                 self._at = len(self._text) if end < 0 else end
+            elif char in "<>":
+                self._redirection()
             elif char in _ENDS:
                 self._at += 1
                 self._line += char == "\n"
                 yield None
             else:
                 word = self._word()
+                if word.raw.isdecimal() and self._text.startswith(("<", ">"), self._at):
+                    continue  # the number of a stream
                 if self._text.startswith("(", self._at) and _OPENS_ARRAY.fullmatch(word.raw):
                     yield replace(word, items=tuple(self._array()))
                 else:
                     yield word
+
+    def _redirection(self) -> None:
+        """`> file`, `2>&1`, `<<< text`: no word of the command."""
+        match = _REDIRECTION.match(self._text, self._at)
+        assert match is not None
+        self._at = match.end()
+        if match[1] or self._at >= len(self._text):
+            return
+        if self._text[self._at] == "(":
+            self._substitution()
+        elif self._text[self._at] not in _ENDS + "<>":
+            self._word()
 
     def _array(self) -> Iterator[_Word]:
         """The words between parentheses; line ends separate them."""
@@ -195,7 +212,7 @@ class _Reader:
         made: list[str] = []
         while self._at < len(self._text):
             char = self._text[self._at]
-            if char in " \t\r" or char in _ENDS:
+            if char in " \t\r<>" or char in _ENDS:
                 break
             if char == "'" and not _APOSTROPHE.match(self._text, max(self._at - 1, 0)):
                 made.append(self._until("'"))

@@ -70,7 +70,7 @@ def test_no_gain_from_peer_to_peer_is_told(tmp_path: Path) -> None:
 def test_a_node_may_be_allowed_to_serve_without(tmp_path: Path) -> None:
     """The figure through host memory is judged by its own class, and the veto stays."""
     node = DoubledNode(tmp_path)
-    result = node.gate("hang", only_p2p=True, request=BOTH, policy=quick(allow_without_p2p=True))
+    result = node.gate("hang", only_p2p=True, request=BOTH, policy=quick(allow_host_memory=True))
     assert result.verdict is GateVerdict.PASS
     assert result.measured_gbps == 3.6
     assert result.threshold_source == "table: pcie4-root-shm"

@@ -87,7 +87,11 @@ def test_wrong_transport(tmp_path: Path) -> None:
     """The driver denies what the tree allows: pair, peer status and ACS state are named."""
     result = DoubledNode(tmp_path).gate(p2p="CNS")
     assert result.verdict is GateVerdict.FAIL_TRANSPORT
-    assert "GPU0-GPU1 SHM/direct/direct, peer status not known, no ACS redirection" in result.reason
+    assert (
+        "[GPU0-GPU1 GPU0-GPU3 GPU1-GPU2 GPU2-GPU3 SHM/direct/direct, peer status not known, "
+        in (result.reason)
+    )
+    assert "no ACS redirection on the way]" in result.reason
     allowed = DoubledNode(fresh(tmp_path)).gate(p2p="CNS", request={"min_busbw_gbps": 1.0})
     assert allowed.verdict is GateVerdict.PASS
     assert any("unexpected transport" in warning for warning in allowed.warnings)
@@ -111,11 +115,12 @@ def test_no_binary(tmp_path: Path) -> None:
     assert searched.verdict is GateVerdict.NO_BINARY
 
 
-@pytest.mark.parametrize("mode", ["ignore-term", "fork"])
+@pytest.mark.parametrize("mode", ["ignore-term", "fork", "new-session"])
 def test_a_hang_that_ignores_term_is_over_in_limit_and_15_s(
     tmp_path: Path, scratch: Path, mode: str
 ) -> None:
-    """The leader of `fork` dies of TERM, its child ignores it; no process and no file is left."""
+    """The leader of `fork` dies of TERM, its child ignores it, or even left the session; no process
+    and no file stays."""
     limit_s = 1.5
     started = time.monotonic()
     result = DoubledNode(tmp_path).gate(mode, policy=quick(deadline_s=limit_s))

@@ -34,10 +34,38 @@ from nodeprep.memory.versions import newest_version, parse_version, rules_for
         ("Tesla V100-SXM2-16GB", "Tesla V100 16GB"),
         ("NVIDIA A10G", "NVIDIA A10"),
         ("nvidia b200", "NVIDIA B200"),
+        ("NVIDIA GB200", "NVIDIA GB200"),
+        ("NVIDIA H20-3e", "NVIDIA H20 141GB"),
+        ("H200 SXM 141GB", "NVIDIA H200"),
+        ("RTX 6000 Pro", "NVIDIA RTX PRO 6000 Blackwell"),
+        ("NVIDIA GeForce RTX 4070 Ti SUPER", "NVIDIA GeForce RTX 4070 Ti SUPER"),
+        ("NVIDIA GeForce RTX 2080", "NVIDIA GeForce RTX 2080"),
+        ("DGX Spark", "NVIDIA GB10"),
     ],
 )
 def test_names_as_nvidia_smi_prints_them(name: str, found: str) -> None:
     assert find_gpu(name).name == found
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "most"),
+    [
+        ("RTX 4090 48GB", 46.5, 48),
+        ("RTX 3080 12GB", 11.6, 12),
+        ("NVIDIA A40-8Q", 7.7, 8),
+        ("A100 MIG 1g.10gb", 9.4, 10),
+        ("NVIDIA A100-SXM4-80GB MIG 3g.40gb", 39, 40),
+    ],
+)
+def test_a_size_in_the_name_counts(name: str, least: float, most: float) -> None:
+    assert least <= find_gpu(name).total_gib <= most
+
+
+@pytest.mark.parametrize(
+    "name", ["NVIDIA GH200 480GB", "NVIDIA L40S-48Q", "NVIDIA H100 80GB HBM3", "A100 80GB PCIe"]
+)
+def test_the_size_that_the_table_has_is_no_news(name: str) -> None:
+    assert not find_gpu(name).guessed_total
 
 
 def test_every_row_finds_itself() -> None:
@@ -68,6 +96,8 @@ def test_implausible_memory_is_refused(size: float) -> None:
     ("text", "version"),
     [
         ("0.7.2", (0, 7, 2)),
+        ("0.10.1.1", (0, 10, 1)),
+        ("0.10.1.1+cu128", (0, 10, 1)),
         ("v0.8.5.post1", (0, 8, 5)),
         ("0.11.0.post2", (0, 11, 0)),
         ("0.11.1rc3", (0, 11, 1)),

@@ -17,7 +17,7 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import msgspec
 import pytest
@@ -63,7 +63,10 @@ def image_tar() -> bytes:
     held["/usr/bin/vllm"] = VLLM.encode()
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w") as archive:
-        for folder in ("cache", "etc/nodeprep", "tmp", "proc", "dev", "sys", "run"):
+        folders = {"cache", "etc/nodeprep", "tmp", "proc", "dev", "sys", "run"}
+        for name in (*folders, *(one.lstrip("/") for one in held)):
+            folders |= {str(one) for one in PurePosixPath(name).parents if str(one) != "."}
+        for folder in sorted(folders):
             entry = tarfile.TarInfo(folder)
             entry.type, entry.mode = tarfile.DIRTYPE, 0o755
             archive.addfile(entry)
@@ -149,7 +152,8 @@ def run(engine: str, config: ServingConfig, folder: Path) -> str:
     environment = os.environ | {
         "PATH": f"{tools}:{os.environ['PATH']}", "ENGINE_ADDRESS": engine,
         "MEMLOCK": str(limit(resource.RLIMIT_MEMLOCK, -1)),
-        "NOFILE": str(limit(resource.RLIMIT_NOFILE, 65536)), "REAL_DOCKER": str(shutil.which("docker")),
+        "NOFILE": str(limit(resource.RLIMIT_NOFILE, 65536)),
+        "REAL_DOCKER": str(shutil.which("docker")),
     }  # fmt: skip
     done = subprocess.run(["bash", str(folder / "docker-run.sh")], capture_output=True, text=True,
                           timeout=120, check=False, env=environment)  # fmt: skip

@@ -191,9 +191,10 @@ def test_a_new_release_is_one_dump(tmp_path: Path) -> None:
     toggle = {"type": None, "action": "BooleanOptionalAction", "choices": None, "default": "False",
               "aliases": ["--brand-new", "--no-brand-new"]}  # fmt: skip
     dump.write_text(json.dumps(
-        {"version": "0.34.0", "flags": {"--max-num-seqs": raw, "--brand-new": toggle}}
+        {"version": "0.34.0", "flags": {"--max-num-seqs": raw, "--brand-new": toggle},
+         "env": ["VLLM_NO_USAGE_STATS"]}
     ))  # fmt: skip
-    done = _run("--table", table, "add", dump, "--env", "VLLM_NO_USAGE_STATS")
+    done = _run("--table", table, "add", dump)
     assert done.returncode == 0, done.stderr
     made = json.loads(table.read_text())
     assert made["releases"][-1] == "0.34.0"

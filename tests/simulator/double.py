@@ -39,8 +39,9 @@ from tests.simulator.nccl import (
 )
 
 MODES = (
-    "ok", "hang", "ignore-term", "fork", "crash", "abort", "wrong-data", "unknown-option",
-    "truncated", "not-initialized", "busy", "too-few-gpus", "no-library", "silent-mid-run",
+    "ok", "hang", "ignore-term", "fork", "new-session", "crash", "abort", "wrong-data",
+    "unknown-option", "truncated", "not-initialized", "busy", "too-few-gpus", "no-library",
+    "silent-mid-run",
 )  # fmt: skip
 _KNOWN_OPTIONS = ("-b", "-e", "-f", "-g", "-w", "-n", "-c")
 _FOR_EVER_S = 3600.0
@@ -154,7 +155,7 @@ class _Run:
         self._log()
         say(*header_lines(self._setup.version))
         match mode:
-            case "hang" | "ignore-term" | "fork":
+            case "hang" | "ignore-term" | "fork" | "new-session":
                 _hang(mode)
             case "abort":
                 os.abort()
@@ -234,8 +235,10 @@ def _count(file: Path) -> int:
 
 
 def _hang(mode: str) -> None:
-    if mode == "fork" and os.fork() == 0:
+    if mode in ("fork", "new-session") and os.fork() == 0:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if mode == "new-session":
+            os.setsid()
     elif mode == "ignore-term":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         os.fork()

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodeprep.audit.registry import check
-from nodeprep.audit.view import PairPath, View, pair_names
+from nodeprep.audit.view import PairPath, View, given_away, pair_names
 from nodeprep.model.finding import Evidence, Finding, Remedy, Severity
 from nodeprep.model.pci import AcsStatus, PciFunction, acs_names, acs_word
 from nodeprep.parse.cmdline import parse_cmdline
+from nodeprep.units import count
 
 _BY_USE = {
     "granted": (Severity.CRITICAL, "is granted by the driver"),
@@ -31,8 +32,8 @@ def redirect_below_common_bridge(view: View) -> Iterator[Finding]:
                 ports,
                 [path for path in paths if path.route.redirecting],
                 Severity.CRITICAL,
-                summary=f"{len(ports)} ports below {top} send traffic between GPUs up to the "
-                "root complex instead of across the switch",
+                where=f"{count(len(ports), 'port')} below {top}",
+                harm="their traffic climbs to the root complex instead of crossing the switch",
             )
 
 
@@ -49,8 +50,8 @@ def redirect_on_root_ports(view: View) -> Iterator[Finding]:
                 ports,
                 paths,
                 severity,
-                summary=f"{len(ports)} ports above GPUs without a common switch redirect peer "
-                f"traffic; P2P between these GPUs {told}",
+                where=f"{count(len(ports), 'port')} above them",
+                harm=f"no common switch joins them, and P2P between them {told}",
             )
 
 
@@ -69,7 +70,7 @@ def acs_unknown(view: View) -> Iterator[Finding]:
         id="evidence-incomplete",
         severity=Severity.WARNING,
         subject=", ".join(port.bdf for port in dark[:8]),
-        summary=f"the ACS state of {len(dark)} ports above GPUs is unknown",
+        summary=f"the ACS state of {count(len(dark), 'port')} above GPUs is unknown",
         cause="the extended configuration space could not be read",
         evidence=tuple(
             Evidence(source=f"{port.bdf} config", text=f"readable part: {port.config_access.value}")
@@ -148,13 +149,14 @@ def _finding(
     paths: list[PairPath],
     severity: Severity,
     *,
-    summary: str,
+    where: str,
+    harm: str,
 ) -> Finding:
     return Finding(
         id="acs-redirect-on-gpu-path",
         severity=severity,
         subject=", ".join(port.bdf for port in ports),
-        summary=f"{summary} ({pair_names(paths)})",
+        summary=f"ACS redirects {pair_names(paths)} at {where}: {harm}",
         cause="firmware default, or the kernel: with an IOMMU driver active it sets these bits at "
         "boot, after error recovery and after resume",
         evidence=tuple(_evidence(port) for port in ports),
@@ -175,8 +177,41 @@ def _remedy(view: View, severity: Severity) -> Remedy:
         return Remedy(text="diagnose on the hypervisor: a guest does not own these ports")
     if severity is Severity.INFO:
         return Remedy(text="nothing to do while P2P between these GPUs is not used")
-    return Remedy(
-        text="clear the redirect bits (mask 002c) of exactly these ports each boot, and read back",
-        commands=("nodeprep acs plan", "nodeprep acs apply", "nodeprep acs verify"),
+    return _refused(view) or Remedy(
+        text="clear the redirect bits (mask 002c) of exactly these ports each boot, and read back; "
+        "nodeprep acs plan shows the writes first",
+        commands=("sudo nodeprep acs apply", "nodeprep acs verify"),
         risk=f"IOMMU groups below these ports no longer isolate; {_HARM}",
     )
+
+
+def _refused(view: View) -> Remedy | None:
+    """What comes before the repair where it is certain that nodeprep will refuse it."""
+    held = view.held_for_guests()
+    if held:
+        names = ", ".join(one.bdf for one in held[:4])
+        more = f" and {len(held) - 4} more" if len(held) > 4 else ""
+        return Remedy(
+            text=f"nodeprep refuses to write while {names}{more} can belong to a guest "
+            f"({_holder(held[0])}): stop the guest and release the function (driverctl "
+            f"unset-override {held[0].bdf}), then apply; or leave ACS as it is and set "
+            "NCCL_P2P_DISABLE=1",
+            commands=("nodeprep acs plan",),
+            risk="freeing ports beside a function of a guest breaks its isolation",
+        )
+    mode = view.facts.platform.lockdown
+    if mode in ("integrity", "confidentiality"):
+        return Remedy(
+            text=f"kernel lockdown ({mode}) lets nobody write these registers, so nodeprep "
+            "refuses: switch ACS off in the firmware setup, or boot with the kernel parameter of "
+            "the plan",
+            commands=("nodeprep acs plan --format grub",),
+            needs_reboot=True,
+        )
+    return None
+
+
+def _holder(function: PciFunction) -> str:
+    if given_away(function.driver):
+        return f"bound to {function.driver}"
+    return f"driver_override {function.driver_override}"

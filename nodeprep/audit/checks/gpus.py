@@ -9,23 +9,24 @@ from nodeprep.audit.view import View
 from nodeprep.model.facts import Origin
 from nodeprep.model.finding import Evidence, Finding, Remedy, Severity
 from nodeprep.model.pci import Bdf, ConfigAccess
+from nodeprep.units import count
 
 
 @check("not-applicable")
 def too_few(view: View) -> Iterator[Finding]:
     """Fewer than two GPUs make no pair."""
-    count = len(view.facts.gpus)
+    gpus = len(view.facts.gpus)
     pci = view.facts.status("pci")
-    if count < 2 and (pci is None or pci.error is None):
+    if gpus < 2 and (pci is None or pci.error is None):
         yield Finding(
             id="not-applicable",
             severity=Severity.INFO,
             subject="node",
-            summary=f"{count} GPU: no pair to judge" if count else "no GPU: nothing to judge",
+            summary=f"{gpus} GPU: no pair to judge" if gpus else "no GPU: nothing to judge",
             cause="fewer than two accelerators on the PCI bus",
             evidence=(
                 Evidence(
-                    source="/sys/bus/pci/devices", text=f"{len(view.facts.functions)} functions"
+                    source="/sys/bus/pci/devices", text=count(len(view.facts.functions), "function")
                 ),
             ),
         )
@@ -65,7 +66,7 @@ def count_mismatch(view: View) -> Iterator[Finding]:
     if expected is not None and len(facts.gpus) != expected:
         yield _mismatch(
             subject="node",
-            summary=f"{len(facts.gpus)} GPUs, {expected} expected by the configuration",
+            summary=f"{count(len(facts.gpus), 'GPU')}, {expected} expected by the configuration",
             text=f"bus: {', '.join(gpu.bdf for gpu in facts.gpus)}",
         )
 
@@ -75,7 +76,7 @@ def off_the_bus(view: View) -> Iterator[Finding]:
     """A GPU whose configuration space answers with all ones has left the bus."""
     lost = [
         gpu
-        for gpu in view.facts.gpus
+        for gpu in view.gpus
         if (one := view.facts.functions.get(gpu.bdf)) is not None
         and one.config_access is ConfigAccess.NONE
         and view.facts.is_root
@@ -99,7 +100,7 @@ def off_the_bus(view: View) -> Iterator[Finding]:
 @check("mig-enabled")
 def mig(view: View) -> Iterator[Finding]:
     """MIG instances have no P2P, so they cannot form a tensor-parallel group."""
-    divided = [gpu for gpu in view.facts.gpus if gpu.mig_enabled]
+    divided = [gpu for gpu in view.gpus if gpu.mig_enabled]
     if divided:
         yield Finding(
             id="mig-enabled",

@@ -18,7 +18,7 @@ def translated(view: View) -> Iterator[Finding]:
         return
     hit = [
         (gpu, group)
-        for gpu in view.facts.gpus
+        for gpu in view.gpus
         if (function := view.facts.functions.get(gpu.bdf)) is not None
         and function.iommu_group is not None
         and (group := view.facts.iommu_groups.get(function.iommu_group)) is not None

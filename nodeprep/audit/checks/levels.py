@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodeprep.audit.registry import check
-from nodeprep.audit.view import PairPath, View, pair_names
+from nodeprep.audit.view import PairPath, View, alike, pair_names, pair_subject
 from nodeprep.model.finding import Evidence, Finding, Remedy, Severity
 from nodeprep.model.nccl_policy import Transport, p2p_limit, transport
 from nodeprep.model.topology import PathLevel, level_label
@@ -21,16 +21,12 @@ def level_mismatch(view: View) -> Iterator[Finding]:
         yield Finding(
             id="level-mismatch",
             severity=Severity.INFO,
-            subject=pair_names(differing),
+            subject=pair_subject(differing),
             summary="the driver prints another level than the PCI tree implies",
             cause=_cause(view, differing),
             evidence=tuple(
-                Evidence(
-                    source=path.name,
-                    text=f"tree {level_label(path.level)}, driver "
-                    f"{level_label(path.pair.driver_level, path.pair.nvlinks)}",
-                )
-                for path in differing[:6]
+                Evidence(source=pair_names(same), text=levels)
+                for levels, same in alike(differing, _levels).items()
             ),
             remedy=Remedy(
                 text="trust the tree for placement; ACS is not the reason: it changes no level"
@@ -43,7 +39,7 @@ def numa_unknown(view: View) -> Iterator[Finding]:
     """A GPU whose NUMA node the firmware does not tell on a machine of several nodes."""
     lost = [
         gpu
-        for gpu in view.facts.gpus
+        for gpu in view.gpus
         if gpu.bdf in view.facts.functions and view.facts.functions[gpu.bdf].numa_node is None
     ]
     if lost and (view.facts.platform.numa_nodes or 1) > 1:
@@ -72,15 +68,24 @@ def host_path_expected(view: View) -> Iterator[Finding]:
         yield Finding(
             id="host-path-expected",
             severity=Severity.INFO,
-            subject=pair_names(through_host),
+            subject=pair_subject(through_host),
             summary="traffic between these GPUs goes through host memory, as it must here",
             cause=_host_path_cause(through_host),
             evidence=tuple(
-                Evidence(source=path.name, text=f"level {level_label(path.level)}")
-                for path in through_host[:6]
+                Evidence(source=pair_names(same), text=f"level {level}")
+                for level, same in alike(through_host, _level).items()
             ),
             remedy=Remedy(text="judge bandwidth by this class, not by that of a switch"),
         )
+
+
+def _level(path: PairPath) -> str:
+    return level_label(path.level)
+
+
+def _levels(path: PairPath) -> str:
+    driver = level_label(path.pair.driver_level, path.pair.nvlinks)
+    return f"tree {_level(path)}, driver {driver}"
 
 
 def _host_path_cause(paths: list[PairPath]) -> str:

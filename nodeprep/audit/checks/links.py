@@ -51,7 +51,7 @@ def width_narrow(view: View) -> Iterator[Finding]:
 @check("upstream-link-bottleneck")
 def upstream_bottleneck(view: View) -> Iterator[Finding]:
     """A hop above a GPU that carries less than the GPU's own link can."""
-    for gpu in view.facts.gpus:
+    for gpu in view.gpus:
         links = _links_above(view, gpu.index)
         own = _best(links[0]) if links else None
         if own is None:
@@ -101,7 +101,7 @@ def _links_above(view: View, gpu_index: int) -> list[_Link]:
 
 
 def _gpu_links(view: View) -> list[_Link]:
-    return [links[0] for gpu in view.facts.gpus if (links := _links_above(view, gpu.index))]
+    return [links[0] for gpu in view.gpus if (links := _links_above(view, gpu.index))]
 
 
 def _lanes_lost(link: _Link) -> bool:

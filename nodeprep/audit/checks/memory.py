@@ -21,7 +21,7 @@ def bar1_small(view: View) -> Iterator[Finding]:
     }
     small = [
         gpu
-        for gpu in view.facts.gpus
+        for gpu in view.gpus
         if gpu.index in over_pcie
         and gpu.bar1_total_bytes is not None
         and gpu.memory_total_bytes is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodeprep.audit.registry import check
-from nodeprep.audit.view import PairPath, View, pair_names
+from nodeprep.audit.view import PairPath, View, alike, pair_names, pair_subject
 from nodeprep.model.base import Record
 from nodeprep.model.finding import Evidence, Finding, Remedy, Severity
 from nodeprep.model.topology import P2pStatus
@@ -89,7 +89,7 @@ def _finding(status: P2pStatus, meaning: _Meaning, paths: list[PairPath]) -> Fin
     return Finding(
         id=meaning.id,
         severity=Severity.WARNING,
-        subject=pair_names(paths),
+        subject=pair_subject(paths),
         summary=f"{meaning.summary} ({status.value})",
         cause=meaning.cause,
         evidence=(_evidence(paths),),
@@ -103,7 +103,7 @@ def _mixed(view: View, paths: list[PairPath]) -> Finding:
     return Finding(
         id="p2p-mixed-gpu-models",
         severity=Severity.WARNING,
-        subject=pair_names(paths),
+        subject=pair_subject(paths),
         summary=f"unlike GPUs in one group: {', '.join(models)}",
         cause="the driver grants P2P only between equal chips (NS exactly between unlike ones)",
         evidence=(_evidence(paths),),
@@ -113,10 +113,13 @@ def _mixed(view: View, paths: list[PairPath]) -> Finding:
 
 def _evidence(paths: list[PairPath]) -> Evidence:
     shown = "; ".join(
-        f"{path.name} read {_letter(path.pair.p2p_read)} write {_letter(path.pair.p2p_write)}"
-        for path in paths[:6]
+        f"{pair_names(same)} {letters}" for letters, same in alike(paths, _letters).items()
     )
     return Evidence(source="P2P status of the driver", text=shown)
+
+
+def _letters(path: PairPath) -> str:
+    return f"read {_letter(path.pair.p2p_read)} write {_letter(path.pair.p2p_write)}"
 
 
 def _letter(status: P2pStatus | None) -> str:

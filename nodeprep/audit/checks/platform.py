@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from nodeprep.audit.registry import check
 from nodeprep.audit.view import View
 from nodeprep.model.finding import Evidence, Finding, Remedy, Severity
+from nodeprep.units import count
 
 
 @check("vm-guest-limits")
@@ -35,19 +36,13 @@ def guest(view: View) -> Iterator[Finding]:
 @check("vfio-on-gpu-path")
 def vfio(view: View) -> Iterator[Finding]:
     """A function below a GPU's switch that belongs to a guest or is meant for one."""
-    tops = {view.tree.path(gpu.bdf)[0] for gpu in view.facts.gpus if view.tree.chain(gpu.bdf)}
-    held = [
-        one
-        for top in sorted(tops)
-        for one in view.tree.below(top)
-        if "vfio-pci" in (one.driver, one.driver_override)
-    ]
+    held = view.held_for_guests()
     if held:
         yield Finding(
             id="vfio-on-gpu-path",
             severity=Severity.WARNING,
-            subject=", ".join(sorted(one.bdf for one in held)),
-            summary=f"{len(held)} functions beside the GPUs are bound to vfio-pci",
+            subject=", ".join(one.bdf for one in held),
+            summary=f"{_are_bound(len(held))} to vfio-pci, for a guest",
             cause="PCI passthrough: ACS keeps guests apart here",
             evidence=tuple(
                 Evidence(
@@ -61,3 +56,7 @@ def vfio(view: View) -> Iterator[Finding]:
                 "first; nodeprep refuses to write while they are held"
             ),
         )
+
+
+def _are_bound(number: int) -> str:
+    return f"{count(number, 'function')} beside the GPUs {'is' if number == 1 else 'are'} bound"

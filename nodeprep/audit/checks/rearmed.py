@@ -8,6 +8,7 @@ from nodeprep.audit.registry import check
 from nodeprep.audit.view import View
 from nodeprep.model.acs import SavedPort
 from nodeprep.model.finding import Evidence, Finding, Remedy, Severity
+from nodeprep.units import count
 
 
 @check("acs-rearmed")
@@ -16,7 +17,8 @@ def armed_again(view: View) -> Iterator[Finding]:
     saved = view.facts.acs_saved
     if saved is None or saved.boot_id != view.facts.boot_id:
         return
-    ports = [port for port in saved.ports if port.rearmed]
+    above = {port.bdf for port in view.gpu_ports()}
+    ports = [port for port in saved.ports if port.rearmed and (not view.only or port.bdf in above)]
     if not ports:
         return
     most = max(port.rearmed for port in ports)
@@ -25,8 +27,8 @@ def armed_again(view: View) -> Iterator[Finding]:
         id="acs-rearmed",
         severity=Severity.WARNING if often else Severity.INFO,
         subject=", ".join(port.bdf for port in ports),
-        summary=f"{len(ports)} ports were armed again in this boot after they had been cleared, "
-        f"one {most} {'times' if most > 1 else 'time'}",
+        summary=f"{count(len(ports), 'port')} cleared in this boot redirected again, one of them "
+        f"{count(most, 'time')}",
         cause="something sets ACS again: the kernel after error recovery (AER, DPC), resume, slot "
         "or bus reset and hot plug, or another program",
         evidence=tuple(_evidence(port) for port in ports),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from nodeprep.model.base import Record
 from nodeprep.output.escape import ascii_only
+from nodeprep.output.pasting import pastable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -26,7 +27,7 @@ def render_text(document: Record, *, color: bool, width: int, unicode: bool = Tr
 
     look = Look(width=max(NARROWEST, min(width, WIDEST)), unicode=unicode)
     page = page_of(type(document))
-    text = _print(page(document, look), width=look.width, color=color)
+    text = _print(page(pastable(document), look), width=look.width, color=color)
     text = "".join(f"{line.rstrip(' ')}\n" for line in text.split("\n")[:-1])
     return text if unicode else ascii_only(text)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
-from nodeprep.model.acs import AcsWrite, AppliedWrite, PortChoice, Refusal
+from nodeprep.model.acs import AcsWrite, AppliedWrite, PortCheck, PortChoice, Refusal
 from nodeprep.model.pci import Bdf
 from nodeprep.model.report import AcsReport, AcsSection
 from nodeprep.output import words as phrase
@@ -52,26 +52,46 @@ def acs_page(report: AcsReport, look: Look) -> Iterator[RenderableType]:
         note=report.detail,
         labels=phrase.run_labels(simulated=report.simulated),
     )
-    yield from first_lines(_next_step(report, outcome), "")
+    yield from first_lines(*phrase.acs_step(report))
     if report.plan.forced_reason is not None:
         yield labelled([("", say(report.plan.forced_reason))], tag=("FORCED", CAREFUL))
     yield from items(report.plan.warnings, mark="!", style=CAREFUL)
-    yield from acs_section(report, look, title="ports")
+    unlike = [one for one in report.ports if not one.ok]
+    yield from _checked(unlike)
+    if not unlike:
+        yield from acs_section(report, look, title="ports")
     for one in report.findings:
         yield blank()
         yield from items([mixed((one.id, STRONG), f": {one.summary}")], mark="!", style=CAREFUL)
+    if report.kernel_parameter and outcome in ("planned", "refused"):
+        yield from _parameter(report)
     yield from _left_out(report.plan.choices)
-    if report.kernel_parameter:
+
+
+def _checked(ports: Iterable[PortCheck]) -> Iterator[RenderableType]:
+    """What `acs verify` read where it is not what should be there."""
+    made = table("port", "found", "expected", "difference", free=("difference",))
+    for one in ports:
+        found = one.found or "nothing"
+        made.add_row(
+            say(one.bdf),
+            say(found, "red"),
+            say(one.expected, STRONG),
+            say(" ".join(phrase.changed_bits(one.expected, found)), QUIET),
+        )
+    if made.row_count:
         yield blank()
-        yield heading("the same as a kernel parameter")
-        yield verbatim(report.kernel_parameter, indent=INDENT)
-        yield from items(report.plan.notes, mark="!", style=CAREFUL)
+        yield heading("ports", "not as expected")
+        yield indented(made)
 
 
-def _next_step(report: AcsReport, outcome: str) -> str:
-    if outcome == "planned":
-        return "nodeprep acs apply writes these words, reads them back and can undo it"
-    return phrase.refusal_hint(report.actions)
+def _parameter(report: AcsReport) -> Iterator[RenderableType]:
+    """GRUB reads grub.cfg as a script, where a bare `;` would end the command: hence the quotes."""
+    yield blank()
+    yield heading("the same as a kernel parameter", "a line for /etc/default/grub")
+    line = f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX \\"{report.kernel_parameter}\\""'
+    yield verbatim(line, indent=INDENT)
+    yield from items(report.plan.notes, mark="!", style=CAREFUL)
 
 
 def acs_section(
@@ -95,7 +115,9 @@ def acs_section(
 
 def _refusals(refusals: Iterable[Refusal]) -> Iterator[RenderableType]:
     for one in refusals:
-        yield from items([mixed((one.subject, STRONG), f": {one.reason}")], mark="!", style=BAD)
+        named = one.reason.startswith(one.subject)
+        told = mixed(one.reason) if named else mixed((one.subject, STRONG), f": {one.reason}")
+        yield from items([told], mark="!", style=BAD)
         if one.hint:
             yield from items([one.hint], indent=INDENT + 2)
 
@@ -161,7 +183,7 @@ def _left_out(choices: Iterable[PortChoice]) -> Iterator[RenderableType]:
     if not left:
         return
     yield blank()
-    yield heading("left alone")
+    yield mixed(("LEFT ALONE", QUIET))
     made = table("port", "because", free=("because",))
     made.show_header = False
     for one in left:

@@ -11,18 +11,28 @@ from nodeprep.model.report import AuditReport
 from nodeprep.output import words as phrase
 from nodeprep.output.text.findings import (
     findings_section,
-    first_to_do,
+    first_lines,
     unknown_section,
     worst_style,
 )
 from nodeprep.output.text.gpus import gpus_section
-from nodeprep.output.text.look import Look, blank, headline, labelled, say
+from nodeprep.output.text.look import (
+    CAREFUL,
+    QUIET,
+    Look,
+    blank,
+    labelled,
+    mixed,
+    say,
+    verdict_lines,
+)
 from nodeprep.output.text.tree import tree_section
+from nodeprep.output.verdict import audit_line
 
 
 def audit_page(report: AuditReport, look: Look) -> Iterator[RenderableType]:
     findings, unknown, facts = report.findings, report.unknown, report.facts
-    yield from _head(report)
+    yield from _head(report, look)
     yield blank()
     yield labelled((label, say(text)) for label, text in _about(report, facts, look.dot) if text)
     yield from findings_section(findings, look)
@@ -30,22 +40,22 @@ def audit_page(report: AuditReport, look: Look) -> Iterator[RenderableType]:
     yield from gpus_section(facts, look)
     yield from tree_section(facts, findings, look)
     yield blank()
-    yield from _head(report)
+    yield from _head(report, look)
 
 
-def _head(report: AuditReport) -> Iterator[RenderableType]:
-    """The verdict and the first step: the first lines, and the last ones where the prompt is."""
-    yield headline(
-        phrase.audit_verdict(report.findings, report.unknown),
-        worst_style(report.findings, report.unknown),
-        labels=phrase.origin_labels(report.facts),
-    )
-    yield from first_to_do(report.findings, report.unknown)
+def _head(report: AuditReport, look: Look) -> Iterator[RenderableType]:
+    """Verdict, reason and first step: the first lines, and the last ones where the prompt is."""
+    line = audit_line(report)
+    yield from verdict_lines(line, worst_style(report.findings, report.unknown), look)
+    yield from first_lines(line.step, "")
+    labels = [(f"  [{one.upper()}]", CAREFUL) for one in phrase.origin_labels(report.facts)]
+    tally = phrase.tally(report.findings, report.unknown)
+    name = report.facts.machine or "this node"
+    yield mixed((", ".join(part for part in (name, tally) if part), QUIET), *labels)
 
 
 def _about(report: AuditReport, facts: NodeFacts, dot: str) -> Iterator[tuple[str, str]]:
     platform = facts.platform
-    yield "node", facts.machine or "this node"
     yield "platform", f" {dot} ".join(_platform(facts))
     yield "driver", f"NVIDIA {platform.driver_version}" if platform.driver_version else "not known"
     yield "iommu", _iommu(facts)

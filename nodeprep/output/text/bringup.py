@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from rich.console import RenderableType
 
@@ -14,18 +14,22 @@ from nodeprep.output.text.gate import gate_section
 from nodeprep.output.text.look import (
     BAD,
     GOOD,
+    INDENT,
     QUIET,
     Look,
     blank,
     heading,
-    headline,
     indented,
     items,
     say,
     table,
     verbatim,
+    verdict_lines,
 )
-from nodeprep.output.text.memory import memory_section
+from nodeprep.output.text.memory import memory_line, memory_section
+from nodeprep.output.verdict import VerdictLine, run_line
+
+_BAD_STAGES = (StageStatus.FAILED, StageStatus.REFUSED)
 
 _STAGE_STYLES = {
     StageStatus.OK: GOOD,
@@ -36,33 +40,68 @@ _STAGE_STYLES = {
 
 
 def bringup_page(report: Report, look: Look) -> Iterator[RenderableType]:
-    yield _verdict(report)
-    yield from items(report.reasons, mark=look.dot)
-    yield from first_lines(*phrase.run_first_step(report))
+    line = run_line(report)
+    yield from _verdict(report, line, look)
+    yield from first_lines(line.step, "")
+    yield say(", ".join(_about(report)), QUIET)
     yield from _stages(report)
+    for section in _sections(report):
+        yield from section(report, look)
+    yield blank()
+    yield from _verdict(report, line, look)
+    yield from items([say(_next_step(report, line))])
+
+
+def _verdict(report: Report, line: VerdictLine, look: Look) -> Iterator[RenderableType]:
+    ready = report.verdict is NodeVerdict.READY
+    labels = phrase.run_labels(simulated=report.simulated, dry_run=report.dry_run)
+    yield from verdict_lines(line, GOOD if ready else BAD, look, labels=labels)
+
+
+def _about(report: Report) -> Iterator[str]:
+    yield report.machine or "this node"
+    status = report.exit_status
+    if report.verdict is not NodeVerdict.READY:
+        yield f"exit status {status} ({phrase.exit_name(status)})"
+
+
+_Section = Callable[[Report, Look], Iterator[RenderableType]]
+
+
+def _sections(report: Report) -> list[_Section]:
+    """The section of the stage that failed comes first; the rest keep the order of the run."""
+    failed = {
+        _OF_STAGE[stage.name]
+        for stage in report.stages
+        if stage.status in _BAD_STAGES and stage.name in _OF_STAGE
+    }
+    return sorted(_SECTIONS, key=lambda section: section not in failed)
+
+
+def _found(report: Report, look: Look) -> Iterator[RenderableType]:
     yield from findings_section(report.findings, look)
     yield from unknown_section(report.unknown)
+
+
+def _acs(report: Report, look: Look) -> Iterator[RenderableType]:
     yield from acs_section(report.acs, look)
+
+
+def _gate(report: Report, look: Look) -> Iterator[RenderableType]:
     if report.gate:
         yield from gate_section(report.gate, look)
-    if report.memory:
-        yield from memory_section(report.memory, look)
-    yield from _files(report)
-    yield blank()
-    yield _verdict(report)
-    yield from items([say(_next_step(report))])
 
 
-def _verdict(report: Report) -> RenderableType:
-    ready = report.verdict is NodeVerdict.READY
-    name = report.machine or "this node"
-    status = f"exit status {report.exit_status} ({phrase.exit_name(report.exit_status)})"
-    return headline(
-        phrase.verdict_word(report.verdict),
-        GOOD if ready else BAD,
-        note=f"{name}, {status}",
-        labels=phrase.run_labels(simulated=report.simulated, dry_run=report.dry_run),
-    )
+def _memory(report: Report, look: Look) -> Iterator[RenderableType]:
+    """In full where it is what the reader came for: the run got that far, or ended there."""
+    plan = report.memory
+    if plan is None:
+        return
+    stopped = any(stage.status in _BAD_STAGES for stage in report.stages)
+    if plan.fits and stopped:
+        yield from memory_line(plan)
+    else:
+        yield from memory_section(plan, look)
 
 
 def _stages(report: Report) -> Iterator[RenderableType]:
@@ -78,9 +117,14 @@ def _stages(report: Report) -> Iterator[RenderableType]:
             say(stage.name),
             say(_stage_word(stage), _STAGE_STYLES[stage.status]),
             say(phrase.seconds(stage.duration_s), QUIET),
-            say(stage.detail),
+            say(_detail(stage)),
         )
     yield indented(made)
+
+
+def _detail(stage: Stage) -> str:
+    """A refusal has its own section below, with the whole reason."""
+    return phrase.short(stage.detail) if stage.status is StageStatus.REFUSED else stage.detail
 
 
 def _stage_word(stage: Stage) -> str:
@@ -88,14 +132,32 @@ def _stage_word(stage: Stage) -> str:
     return stage.status.value if calm else stage.status.value.upper()
 
 
-def _files(report: Report) -> Iterator[RenderableType]:
-    if report.rendered:
+def _files(report: Report, look: Look) -> Iterator[RenderableType]:
+    """Each folder in a line, the names of its files below it."""
+    folders: dict[str, list[str]] = {}
+    for path in report.rendered:
+        folder, _, name = path.rpartition("/")
+        folders.setdefault(folder, []).append(name)
+    if folders:
         yield blank()
         yield heading("rendered", phrase.count(len(report.rendered), "file"))
-        yield from (verbatim(path, indent=2) for path in report.rendered)
+    for folder, names in folders.items():
+        yield verbatim(f"{folder}/", indent=INDENT)
+        yield from items([say(f" {look.dot} ".join(names), QUIET)], indent=INDENT + 2)
 
 
-def _next_step(report: Report) -> str:
+_SECTIONS: tuple[_Section, ...] = (_found, _acs, _gate, _memory, _files)
+_OF_STAGE = {
+    "audit": _found,
+    "acs-plan": _acs,
+    "acs-apply": _acs,
+    "acs-verify": _acs,
+    "gate": _gate,
+    "memory": _memory,
+}
+
+
+def _next_step(report: Report, line: VerdictLine) -> str:
     """What the reader does with this verdict."""
     if report.verdict is NodeVerdict.READY:
         if report.simulated:
@@ -103,9 +165,5 @@ def _next_step(report: Report) -> str:
         return "Next: register the node in the load balancer."
     if report.dry_run:
         return "A dry run changes nothing: run nodeprep bringup without --dry-run next."
-    text, command = phrase.run_first_step(report)
-    step = command or text or "see the reasons above"
-    return (
-        f"Next: {step.rstrip('.')}. Then run nodeprep bringup again; "
-        "until then keep the node out of the load balancer."
-    )
+    first = f"Next: {line.step.rstrip('.')}. Then" if line.step else "Next:"
+    return f"{first} run nodeprep bringup again; until then keep the node out of the load balancer."

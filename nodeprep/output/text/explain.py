@@ -36,13 +36,29 @@ def explain_page(report: ExplainReport, look: Look) -> Iterator[RenderableType]:
     yield blank()
     yield labelled(_answers(report))
     yield blank()
-    yield heading("the way")
+    yield heading(_WAY[_use(report)][0])
     yield indented(_way(report, look))
     redirects = _flags(name for hop in report.hops for name in hop.redirects)
     if redirects:
-        yield from items([say(look.redirect_legend(redirects), QUIET)])
+        legend = look.redirect_legend(redirects, _WAY[_use(report)][1])
+        yield from items([say(legend, QUIET)])
     yield from _changes(report)
     yield from findings_section(report.findings, look)
+
+
+_WAY = {
+    "pcie": ("the way", ""),
+    "nvlink": ("pcie way, not used", "not used: NVLink"),
+    "refused": ("the way", "P2P not granted"),
+}
+"""Heading of the hops, and what to know of redirection on them, by what the pair uses."""
+
+
+def _use(report: ExplainReport) -> str:
+    letters = [one for one in report.p2p.values() if one != "unknown"]
+    if letters and any(one != "OK" for one in letters):
+        return "refused"
+    return "nvlink" if report.level.driver.startswith("NV") else "pcie"
 
 
 def _answers(report: ExplainReport) -> Iterator[tuple[str, RenderableType]]:
@@ -70,7 +86,9 @@ def _p2p(statuses: dict[str, str]) -> Text:
 
 def _way(report: ExplainReport, look: Look) -> Table:
     columns = ("", "address", "what", "link", "NUMA", "acs")
-    made = table(*columns, free=("what", "acs"), right=("NUMA",))
+    # Names of devices stand in "what" on a wide terminal only; alone, the kinds fit in one line.
+    free = ("what", "acs") if look.wide else ("acs",)
+    made = table(*columns, free=free, right=("NUMA",))
     labels = _sides(report)
     for hop, (label, style) in zip(report.hops, labels, strict=True):
         made.add_row(

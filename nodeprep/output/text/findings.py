@@ -27,19 +27,12 @@ from nodeprep.output.text.look import (
     mixed,
     say,
 )
-from nodeprep.output.words import first_step
+from nodeprep.output.words import pairs_text, subject
 
 SEVERITY_STYLE = {Severity.CRITICAL: BAD, Severity.WARNING: CAREFUL, Severity.INFO: STRONG}
 _BESIDE = INDENT + LABEL_WIDTH + 2
 _MOST_EVIDENCE = 6
 _FIRST = "First:"
-
-
-def first_to_do(
-    findings: Iterable[Finding], unknown: Iterable[Unknown] = ()
-) -> Iterator[RenderableType]:
-    """`First: ...` and its command; nothing when there is nothing to do."""
-    yield from first_lines(*first_step(findings, unknown))
 
 
 def first_lines(text: str, line: str) -> Iterator[RenderableType]:
@@ -61,17 +54,17 @@ def worst_style(findings: Iterable[Finding], unknown: Sequence[Unknown] = ()) ->
 
 
 def findings_section(findings: Sequence[Finding], look: Look) -> Iterator[RenderableType]:
-    """Open findings in full, best first; repaired and waived ones in a line each."""
+    """Open findings in full, best first; repaired, waived and healthy ones in short."""
     if not findings:
         return
     yield blank()
     yield heading("findings")
-    open_ones = [one for one in findings if one.counts]
+    open_ones = [one for one in findings if one.counts and one.id != "healthy"]
     for number, finding in enumerate(open_ones):
         if number:
             yield blank()
         yield from _open(finding, look)
-    settled = [one for one in findings if not one.counts]
+    settled = [one for one in findings if one not in open_ones]
     if open_ones and settled:
         yield blank()
     yield from (_settled(one) for one in settled)
@@ -93,7 +86,7 @@ def _open(finding: Finding, look: Look) -> Iterator[RenderableType]:
     word = finding.severity.value
     shown = word if finding.severity is Severity.INFO else word.upper()
     title = Group(
-        mixed((finding.id, STRONG), f"  {finding.subject}"),
+        mixed((finding.id, STRONG), f"  {subject(finding)}"),
         say(finding.summary),
     )
     yield labelled([("", title)], tag=(shown, style))
@@ -105,11 +98,33 @@ def _open(finding: Finding, look: Look) -> Iterator[RenderableType]:
 def _reasons(finding: Finding) -> Iterator[tuple[str, RenderableType]]:
     if finding.cause:
         yield "cause", say(finding.cause)
-    for number, one in enumerate(finding.evidence[:_MOST_EVIDENCE]):
+    folded = _fold(finding.evidence)
+    for number, one in enumerate(folded[:_MOST_EVIDENCE]):
         yield ("" if number else "seen"), _evidence(one)
-    left = len(finding.evidence) - _MOST_EVIDENCE
+    left = len(folded) - _MOST_EVIDENCE
     if left > 0:
         yield "", say(f"and {left} more, all of them with --format json", QUIET)
+
+
+def _fold(evidence: Iterable[Evidence]) -> list[Evidence]:
+    """The same text from like sources once: `4 x downstream port ACSCtl` and the addresses."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for one in evidence:
+        name, _, rest = one.source.partition(" ")
+        groups.setdefault((rest, one.text), []).append(name)
+    return [
+        Evidence(source=f"{names[0]} {rest}".rstrip(), text=text)
+        if len(names) == 1
+        else _folded(rest, text, names)
+        for (rest, text), names in groups.items()
+    ]
+
+
+def _folded(rest: str, text: str, names: list[str]) -> Evidence:
+    listed = pairs_text(names)
+    if not rest:
+        return Evidence(source=listed, text=text)
+    return Evidence(source=f"{len(names)} x {rest}", text=f"{text}: {listed}")
 
 
 def _evidence(one: Evidence) -> Text:
@@ -134,8 +149,8 @@ def _remedy(remedy: Remedy, look: Look) -> Iterator[RenderableType]:
 
 
 def _settled(finding: Finding) -> RenderableType:
+    if finding.id == "healthy":
+        return labelled([("", say(finding.summary))], tag=("healthy", GOOD))
     tag = ("repaired", GOOD) if finding.resolved else ("waived", QUIET)
-    return labelled(
-        [("", mixed((finding.id, STRONG), f"  {finding.subject}  ", (finding.summary, QUIET)))],
-        tag=tag,
-    )
+    title = mixed((finding.id, STRONG), f"  {subject(finding)}")
+    return labelled([("", Group(title, say(finding.summary, QUIET)))], tag=tag)

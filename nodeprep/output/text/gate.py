@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from rich.console import RenderableType
 
-from nodeprep.model.gate import GateResult, GateVerdict, NcclHalf
+from nodeprep.model.gate import GateResult, GateRun, GateVerdict, NcclHalf
 from nodeprep.output import words as phrase
+from nodeprep.output.text.findings import findings_section
 from nodeprep.output.text.look import (
     BAD,
     CAREFUL,
@@ -49,7 +50,9 @@ def gate_page(gate: GateResult, look: Look) -> Iterator[RenderableType]:
     yield from items([gate.reason])
     yield from bars(gate, look)
     yield from _details(gate, look)
+    yield from _pairs(gate)
     yield from _rows(gate)
+    yield from findings_section(gate.findings, look)
 
 
 def gate_section(gate: GateResult, look: Look) -> Iterator[RenderableType]:
@@ -103,13 +106,43 @@ def _details(gate: GateResult, look: Look) -> Iterator[RenderableType]:
         rows.append(("transport", say(_transports(gate.transports, look))))
     for number, line in enumerate(gate.reasoning):
         rows.append(("" if number else "why", say(line, QUIET)))
+    rows += _other_runs(gate)
     if gate.binary:
         took = "" if gate.duration_s is None else f", {phrase.seconds(gate.duration_s)}"
         rows.append(("ran", say(f"{gate.binary}{took}", QUIET)))
     if rows:
         yield blank()
         yield labelled(rows)
+    if gate.veto:
+        yield from items([say(f"P2P is vetoed: {gate.veto}")], mark="!", style=BAD)
     yield from items((say(text) for text in gate.warnings), mark="!", style=CAREFUL)
+
+
+def _other_runs(gate: GateResult) -> Iterator[tuple[str, RenderableType]]:
+    if len(gate.runs) > 1:
+        yield "runs", say(", ".join(map(_run, gate.runs)))
+    yield from (("P2P off", say(_run(arm))) for arm in gate.arms if arm.name == "p2p-off")
+    if gate.drift is not None:
+        yield "drift", say(phrase.drift(gate.drift))
+
+
+def _run(run: GateRun) -> str:
+    """`pass 24.00 GB/s`, or the verdict alone."""
+    figure = "" if run.measured_gbps is None else f" {run.measured_gbps:.2f} GB/s"
+    return f"{run.verdict.value}{figure}"
+
+
+def _pairs(gate: GateResult) -> Iterator[RenderableType]:
+    """What --diagnose measured pair by pair."""
+    if not gate.pair_runs:
+        return
+    yield blank()
+    yield heading("pairs", "each by the class of its own way")
+    made = table("GPUs", "verdict", "measured", right=("measured",))
+    for run in gate.pair_runs:
+        figure = "-" if run.measured_gbps is None else f"{run.measured_gbps:.2f}"
+        made.add_row(say(run.name), say(run.verdict.value, verdict_style(run.verdict)), say(figure))
+    yield indented(made)
 
 
 def _transports(transports: dict[str, str], look: Look) -> str:

@@ -63,7 +63,6 @@ def _list(facts: NodeFacts, *, named: bool) -> RenderableType:
     for gpu in facts.gpus:
         function = facts.functions.get(gpu.bdf)
         numa = None if function is None else function.numa_node
-        group = None if function is None else function.iommu_group
         total = gpu.memory_total_bytes
         made.add_row(
             say(f"GPU{gpu.index}", STRONG),
@@ -71,7 +70,7 @@ def _list(facts: NodeFacts, *, named: bool) -> RenderableType:
             _number(numa),
             say(phrase.link_text(None if function is None else function.link)),
             say("?", QUIET) if total is None else say(f"{gib(total):.1f} GiB"),
-            _number(group),
+            say(phrase.group_text(facts, function), QUIET if function is None else PLAIN),
             *([say(gpu.name or "?")] if named else []),
         )
     return made
@@ -82,15 +81,15 @@ def _number(value: int | None) -> Text:
 
 
 class _Matrix:
-    """Level by tree, level by driver where the two differ, and P2P under it."""
+    """Level by tree, level by driver where the two differ, and P2P under it where it is not OK."""
 
     def __init__(self, facts: NodeFacts, look: Look) -> None:
         self.facts, self.look = facts, look
         self.tree = PciTree(facts.functions)
         self.pairs = {(pair.a, pair.b): pair for pair in facts.pairs}
-        self.differ = any(
-            self._differs(a, b) for a in facts.gpus for b in facts.gpus if a.index < b.index
-        )
+        both = [(a, b) for a in facts.gpus for b in facts.gpus if a.index < b.index]
+        self.differ = any(self._differs(a, b) for a, b in both)
+        self.letters = {self._p2p(a, b)[0] for a, b in both}
 
     def render(self) -> Iterator[RenderableType]:
         size = max(len(self.facts.gpus) - 1, 9)
@@ -106,17 +105,18 @@ class _Matrix:
         rows: list[tuple[str, Callable[[Gpu, Gpu], _Cell]]] = [("level", self._level)]
         if self.differ:
             rows = [("tree", self._by_tree), ("driver", self._by_driver)]
-        rows.append(("p2p", self._p2p))
+        rows += [("p2p", self._refused)] if len(self.letters) > 1 else []
         for gpu in self.facts.gpus:
             name = f"GPU{gpu.index}"
             for label, cell in rows:
                 itself = "" if label == "p2p" else "X"
-                cells = (
+                cells = [
                     say(itself, QUIET) if gpu.index == other.index else say(*cell(gpu, other))
                     for other in columns
-                )
-                made.add_row(say(name, STRONG), say(label, QUIET), *cells)
-                name = ""
+                ]
+                if label != "p2p" or any(text.plain for text in cells):
+                    made.add_row(say(name, STRONG), say(label, QUIET), *cells)
+                    name = ""
         return made
 
     def _pair(self, a: Gpu, b: Gpu) -> GpuPair | None:
@@ -162,6 +162,11 @@ class _Matrix:
         shown = "/".join(dict.fromkeys(status.value for status in known))
         return shown, "green" if set(known) == {P2pStatus.OK} else "yellow"
 
+    def _refused(self, a: Gpu, b: Gpu) -> _Cell:
+        """Nothing where P2P is granted, so that what is not stands out."""
+        text, style = self._p2p(a, b)
+        return ("", PLAIN) if text == P2pStatus.OK.value else (text, style)
+
     def _legend(self) -> Iterator[str]:
         shown = {self._shown_level(a, b) for a in self.facts.gpus for b in self.facts.gpus}
         if self.differ:
@@ -171,8 +176,15 @@ class _Matrix:
             for level, meaning in _MEANING.items()
             if level in shown
         )
+        if len(self.letters) == 1:
+            letter = next(iter(self.letters))
+            told = "not known" if letter == "?" else letter
+            yield f"P2P {told} for {'all pairs' if len(self.pairs) > 1 else 'the pair'}"
+        elif self.letters:
+            yield "p2p: where nothing stands it is OK"
         if self.differ:
-            yield "Tree and driver differ; nodeprep explain GPU0 GPU1 says why."
+            step = phrase.on_machine("nodeprep explain GPU0 GPU1", self.facts.machine)
+            yield f"Tree and driver differ; {step} says why."
         elif all(pair.driver_level is None for pair in self.pairs.values()):
             yield "The level is that of the PCI tree; the driver's is not known."
         mig = [f"GPU{gpu.index}" for gpu in self.facts.gpus if gpu.mig_enabled]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from rich.cells import cell_len
 from rich.console import RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -16,6 +17,7 @@ from rich.text import Text
 
 from nodeprep.model.pci import AcsFlag, acs_names
 from nodeprep.output.escape import safe
+from nodeprep.output.verdict import VerdictLine
 
 BAD = "bold red"
 CAREFUL = "bold yellow"
@@ -65,13 +67,14 @@ class Look(NamedTuple):
             return " ".join(acs_names(redirects))
         return " ".join(short for flag, short in _LETTERS.items() if flag in redirects)
 
-    def redirect_legend(self, redirects: AcsFlag) -> str:
-        """What the bits of `bits` do."""
+    def redirect_legend(self, redirects: AcsFlag, but: str = "") -> str:
+        """What the bits of `bits` do; `but`: why they do nothing to these pairs."""
         letters = (
             f"{short} {acs_names(flag)[0]}" for flag, short in _LETTERS.items() if flag in redirects
         )
         named = "ACS bits named" if self.wide else ", ".join(letters)
-        return f"{named}: peer traffic is sent up to the root, not across."
+        aside = f" ({but})" if but else ""
+        return f"{named}: peer traffic is sent up to the root, not across{aside}."
 
     def bar(self, share: float, cells: int) -> str:
         """A bar of `share` (0..1) of `cells` columns; a share that is not 0 shows at least one."""
@@ -109,6 +112,22 @@ def headline(
     """The first line of a page: the verdict, what it rests on, and what it is not."""
     marks = [(f"  [{label.upper()}]", CAREFUL) for label in labels]
     return mixed((verdict, style), *marks, *([f"  {note}"] if note else []))
+
+
+def verdict_lines(
+    line: VerdictLine, style: str, look: Look, *, labels: Iterable[str] = ()
+) -> Iterator[RenderableType]:
+    """Verdict, reason, labels and the next command: in one line, or the command below them."""
+    said = mixed(line.reason, *((f"  [{label.upper()}]", CAREFUL) for label in labels))
+    after = f"{look.arrow} {safe(line.command, 4000)}"
+    whole = mixed((line.word, style), "  ").append_text(said)
+    if not line.command:
+        yield from items([said], mark=f"{line.word} ", style=style, indent=0)
+    elif cell_len(whole.plain) + 2 + cell_len(after) <= look.width:
+        yield whole.append(f"  {after}", STRONG)
+    else:
+        yield from items([said], mark=f"{line.word} ", style=style, indent=0)
+        yield Text(" " * INDENT + after, STRONG, no_wrap=True, overflow="ignore")
 
 
 def labelled(

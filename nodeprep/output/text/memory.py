@@ -78,6 +78,13 @@ def memory_section(plan: MemoryPlan, look: Look) -> Iterator[RenderableType]:
     yield from budget_table(plan, look)
 
 
+def memory_line(plan: MemoryPlan) -> Iterator[RenderableType]:
+    """The plan in one line, for a run that ended before it mattered."""
+    yield blank()
+    figures = f"{plan.kv_cache_tokens:,} KV tokens at tensor parallel {plan.tensor_parallel}"
+    yield heading("memory").append("  fits", GOOD).append(f"  {figures}")
+
+
 def budget_table(plan: MemoryPlan, look: Look) -> Iterator[RenderableType]:
     """GiB of each part, ranks with the same figures in one column."""
     if not plan.ranks:
@@ -104,12 +111,20 @@ def _budget(groups: list[tuple[str, RankBudget]], names: list[str], look: Look) 
     cells = min(40, look.width - 28 - 12 * len(groups))
     for field, label in _PARTS:
         style = STRONG if field in _STRONG_PARTS else PLAIN
-        values = [say(f"{gib(getattr(rank, field)):.2f}", style) for _, rank in groups]
+        values = [say(_gib(getattr(rank, field)), style) for _, rank in groups]
         made.add_row(say(label, style or QUIET), *values, _bar(first, field, cells, look))
+    if any(rank.kv_cache_bytes < 0 for _, rank in groups):
+        lacks = [say(_lack(rank), BAD) for _, rank in groups]
+        made.add_row(say("lacks", QUIET), *lacks, Text(""))
     if any(_spread(rank) for _, rank in groups):
         spreads = [say(_spread(rank), QUIET) for _, rank in groups]
         made.add_row(say("  between", QUIET), *spreads, Text(""))
     return made
+
+
+def _gib(size_bytes: int) -> str:
+    """No memory is left where the sum is below zero; by how much is said once, in `lacks`."""
+    return "none" if size_bytes < 0 else f"{gib(size_bytes):.2f}"
 
 
 def _bar(rank: RankBudget, field: str, cells: int, look: Look) -> Text:
@@ -121,7 +136,11 @@ def _bar(rank: RankBudget, field: str, cells: int, look: Look) -> Text:
 
 def _spread(rank: RankBudget) -> str:
     low, high = rank.kv_cache_bytes_low, rank.kv_cache_bytes_high
-    return "" if low == high else f"{gib(low):.1f}-{gib(high):.1f}"
+    return "" if low == high or low < 0 else f"{gib(low):.1f}-{gib(high):.1f}"
+
+
+def _lack(rank: RankBudget) -> str:
+    return f"{gib(-rank.kv_cache_bytes):.2f}" if rank.kv_cache_bytes < 0 else ""
 
 
 def _figures(plan: MemoryPlan, look: Look) -> Iterator[tuple[str, RenderableType]]:
@@ -158,15 +177,21 @@ def _warnings(plan: MemoryPlan) -> Iterator[RenderableType]:
 
 
 def _recommended(plan: MemoryPlan) -> Iterator[RenderableType]:
-    if not plan.recommended:
+    wanted = {name: value for name, value in plan.recommended.items() if not _empty(value)}
+    if not wanted:
         return
     yield blank()
     yield heading("recommended")
     made = table("option", "value", free=("value",))
     made.show_header = False
-    for name, value in plan.recommended.items():
+    for name, value in wanted.items():
         made.add_row(say(str(name)), say(phrase.value_text(value), STRONG))
     yield indented(made)
+
+
+def _empty(value: object) -> bool:
+    """A length or a size of 0 says that nothing fits: no server starts with it."""
+    return value is None or (value == 0 and not isinstance(value, bool))
 
 
 def _advice(plan: MemoryPlan) -> Iterator[RenderableType]:

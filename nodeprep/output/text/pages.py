@@ -13,6 +13,7 @@ from nodeprep.model.report import (
     AcsReport,
     AuditReport,
     ErrorReport,
+    ExplainFindingReport,
     ExplainReport,
     LintReport,
     MachinesReport,
@@ -28,6 +29,7 @@ from nodeprep.output.text.audit import audit_page
 from nodeprep.output.text.bringup import bringup_page
 from nodeprep.output.text.error import error_page
 from nodeprep.output.text.explain import explain_page
+from nodeprep.output.text.finding_page import finding_page
 from nodeprep.output.text.gate import gate_page
 from nodeprep.output.text.lint import lint_page
 from nodeprep.output.text.look import Look
@@ -48,6 +50,7 @@ PAGES: dict[type, Page] = {
     PersistReport: persist_page,
     WatchReport: watch_page,
     ExplainReport: explain_page,
+    ExplainFindingReport: finding_page,
     GateResult: gate_page,
     MemoryPlan: memory_page,
     RenderReport: render_page,

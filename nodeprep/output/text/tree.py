@@ -124,8 +124,7 @@ class _Drawing:
         return mixed(f"{word} ", (self.look.bits(redirects), CAREFUL))
 
     def _group(self, function: PciFunction) -> Text:
-        group = function.iommu_group
-        return say("" if group is None else str(group), QUIET)
+        return say(phrase.group_text(self.facts, function), QUIET)
 
     def legend(self) -> Iterator[str]:
         drawn = [self.facts.functions[bdf] for bdf in self.seen]
@@ -133,11 +132,20 @@ class _Drawing:
         for one in drawn:
             redirects |= one.acs.redirects if one.acs else AcsFlag(0)
         if redirects:
-            yield self.look.redirect_legend(redirects)
+            yield self.look.redirect_legend(redirects, _unused(self.facts))
         if any("/" in phrase.link_text(one.link) for one in drawn):
             yield "Link: negotiated / possible. A GPU at rest lowers its speed, never its width."
         if any(one.acs is None and one.acs_status is not AcsStatus.ABSENT for one in drawn):
             yield "ACS ?: the extended configuration space was not readable (root reads it)."
+
+
+def _unused(facts: NodeFacts) -> str:
+    """Why no pair of the node sends peer traffic over PCIe; empty where one does or may."""
+    if facts.pairs and all(pair.nvlinks for pair in facts.pairs):
+        return "not used: NVLink"
+    if facts.pairs and all(pair.nvlinks or pair.p2p_granted is False for pair in facts.pairs):
+        return "P2P not granted"
+    return ""
 
 
 def _named(findings: Iterable[Finding]) -> dict[str, str]:

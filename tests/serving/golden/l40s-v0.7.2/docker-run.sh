@@ -58,10 +58,10 @@ options=(
   --stop-timeout 120
 )
 
-# All GPUs of the group hang on one NUMA node: its CPUs feed them.
+# All GPUs of the group hang on one NUMA node: its CPUs feed them from its own memory.
 cpus=/sys/devices/system/node/node0/cpulist
 if [[ -r $cpus ]]; then
-  options+=(--cpuset-cpus "$(<"$cpus")")
+  options+=(--cpuset-cpus "$(<"$cpus")" --cpuset-mems 0)
 fi
 
 command=(

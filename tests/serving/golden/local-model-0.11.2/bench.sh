@@ -20,4 +20,4 @@ bench=(
 
 # The key stays inside the container, where the server has it too.
 # shellcheck disable=SC2016 # expanded there, not here
-exec docker exec nodeprep-vllm bash -c 'OPENAI_API_KEY=${VLLM_API_KEY:-} exec "$@"' bash "${bench[@]}" "$@"
+exec "${ENGINE:-docker}" exec nodeprep-vllm bash -c 'OPENAI_API_KEY=${VLLM_API_KEY:-} exec "$@"' bash "${bench[@]}" "$@"

@@ -1,0 +1,50 @@
+"""The threshold table for docs/gate.md, made from the rows that are judged by.
+
+python -m nodeprep.gate.table_page
+"""
+
+from __future__ import annotations
+
+import sys
+
+from nodeprep.gate.table import TABLE, ClassRow
+
+BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
+_HEAD = (
+    "| class | GPUs | layout | expected | pass | fraction | warn below | transport | rests on |",
+    "|---|---|---|---|---|---|---|---|---|",
+)
+
+
+def markdown() -> str:
+    """All rows, GB/s; a row that no public recording stands behind says so."""
+    return "\n".join([BEGIN, *_HEAD, *map(_row, TABLE), END])
+
+
+def model_only() -> tuple[str, ...]:
+    """The classes whose figures rest on a model, or on another class, alone."""
+    return tuple(f"{row.link_class}, {_gpus(row)} GPUs" for row in TABLE if not row.verified)
+
+
+def _row(row: ClassRow) -> str:
+    proof = row.evidence if row.verified else f"**model only**: {row.evidence}"
+    cells = (
+        row.link_class,
+        _gpus(row),
+        row.words,
+        f"{row.expected_gbps:g}",
+        f"{row.pass_gbps:g}",
+        f"{row.pass_gbps / row.expected_gbps:.2f}",
+        f"{row.warn_below_gbps:g}",
+        row.transport or "either",
+        proof + (f"; {row.note}" if row.note else ""),
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _gpus(row: ClassRow) -> str:
+    return str(row.gpus_min) if row.gpus_min == row.gpus_max else f"{row.gpus_min}-{row.gpus_max}"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(markdown() + "\n")
