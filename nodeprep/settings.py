@@ -5,6 +5,8 @@ Defaults come first, then the file (`/etc/nodeprep/config.toml`, or `--config`),
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,8 +17,10 @@ from nodeprep.errors import UsageError
 Positive = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
 Fraction = Annotated[float, msgspec.Meta(gt=0, le=1)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=1 << 30)]
+Hex = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{4}$")]
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 
+_MAX_CONFIG_BYTES = 256 << 10
 DEFAULT_CONFIG = Path("/etc/nodeprep/config.toml")
 
 
@@ -27,9 +31,9 @@ class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Accelerators(_Table, frozen=True):
     """Which PCI functions are accelerators."""
 
-    vendors: tuple[str, ...] = ("10de",)
+    vendors: tuple[Hex, ...] = ("10de",)
     """PCI vendor ids, four hex digits. 10de NVIDIA, 1002 AMD, 1da3 Habana."""
-    classes: tuple[str, ...] = ("0300", "0302", "1200")
+    classes: tuple[Hex, ...] = ("0300", "0302", "1200")
     """Base class and subclass: VGA controller, 3D controller, processing accelerator."""
     expected_count: Count | None = None
     """How many this node must have; None: as many as there are."""
@@ -189,27 +193,40 @@ def parse_settings(text: str, source: str) -> Settings:
         return msgspec.toml.decode(text, type=Settings)
     except msgspec.ValidationError as error:
         raise UsageError(f"{source}: {error}", hint=_nearest(str(error))) from None
-    except (msgspec.DecodeError, ValueError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise UsageError(
             f"{source} is not TOML: {error}", hint="see docs/configuration.md"
         ) from None
 
 
 def load_settings(path: Path) -> Settings:
-    """Settings from a file that nobody but its owner can change."""
+    """Settings from a file that only root or this user can change: it names programs to run."""
     try:
-        info = path.stat()
-        if info.st_mode & 0o002:
-            raise UsageError(f"{path} can be changed by anybody", hint=f"run: chmod o-w {path}")
-        return parse_settings(path.read_text(encoding="utf-8"), str(path))
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "rb") as file:
+            _check_trusted(os.fstat(descriptor), path)
+            content = file.read(_MAX_CONFIG_BYTES + 1)
     except OSError as error:
         raise UsageError(
             f"cannot read {path}: {error.strerror}", hint="name another with --config"
         ) from None
+    if len(content) > _MAX_CONFIG_BYTES:
+        raise UsageError(f"{path} is over {_MAX_CONFIG_BYTES >> 10} KiB: no configuration of ours")
+    try:
+        return parse_settings(content.decode("utf-8"), str(path))
     except UnicodeDecodeError:
         raise UsageError(
             f"cannot read {path}: it is not UTF-8", hint="see docs/configuration.md"
         ) from None
+
+
+def _check_trusted(info: os.stat_result, path: Path) -> None:
+    if not stat.S_ISREG(info.st_mode):
+        raise UsageError(f"cannot read {path}: it is no plain file")
+    if info.st_uid not in (0, os.geteuid()):
+        raise UsageError(f"{path} belongs to user {info.st_uid}", hint=f"run: chown root {path}")
+    if info.st_mode & 0o022:
+        raise UsageError(f"{path} can be changed by others", hint=f"run: chmod go-w {path}")
 
 
 def override(settings: Settings, table: str, **values: Any) -> Settings:

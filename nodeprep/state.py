@@ -57,22 +57,23 @@ class StateStore:
         return self.state_dir / ACS_STATE
 
     @contextmanager
-    def lock(self, deadline_s: float = LOCK_DEADLINE_S) -> Iterator[None]:
+    def lock(self, deadline_s: float = LOCK_DEADLINE_S) -> Iterator[int]:
         """Keeps boot unit, timer, events and a person from changing ACS at the same time.
 
-        The kernel frees the lock when its holder dies.  Raises Refused at the deadline.
+        Gives the descriptor.  The kernel frees the lock when the last process that has it is gone:
+        the holder, and a program that the holder gave it to.  Raises Refused at the deadline.
         """
         with _folder(self.run_dir, create=0o755) as folder:
             descriptor = _open_lock(self.run_dir / _LOCK, folder)
             try:
                 _acquire(descriptor, deadline_s)
-                yield
+                yield descriptor
             finally:
                 os.close(descriptor)
 
     def load_acs(self) -> AcsState | None:
         """The saved originals; None: nothing is saved. A damaged file stays where it is."""
-        content = _read(self.state_dir, ACS_STATE, _MAX_ACS_BYTES)
+        content = read_in(self.state_dir, ACS_STATE, _MAX_ACS_BYTES)
         if content is None:
             return None
         try:
@@ -103,7 +104,7 @@ class StateStore:
     def load_retired_acs(self) -> AcsState | None:
         """What the last `restore` retired; None: nothing, or not to be read."""
         with suppress(StateError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            content = _read(self.state_dir, ACS_RETIRED, _MAX_ACS_BYTES)
+            content = read_in(self.state_dir, ACS_RETIRED, _MAX_ACS_BYTES)
             return None if content is None else msgspec.json.decode(content, type=AcsState)
         return None
 
@@ -113,7 +114,7 @@ class StateStore:
         return self.run_dir / REPORT
 
     def read_report(self) -> bytes | None:
-        return _read(self.run_dir, REPORT, _MAX_REPORT_BYTES)
+        return read_in(self.run_dir, REPORT, _MAX_REPORT_BYTES)
 
     def write_gate_history(self, content: bytes) -> None:
         """The measurements of this node, over boots."""
@@ -121,7 +122,7 @@ class StateStore:
         self._write(folder, GATE_HISTORY, content, mode=0o644, folder_mode=0o755)
 
     def read_gate_history(self) -> bytes | None:
-        return _read(self.state_dir / HISTORY, GATE_HISTORY, _MAX_HISTORY_BYTES)
+        return read_in(self.state_dir / HISTORY, GATE_HISTORY, _MAX_HISTORY_BYTES)
 
     def write_ready(self, boot_id: str, *, simulated: bool = False) -> None:
         """The stamp that lets the load balancer in; the last thing a boot run writes.
@@ -137,12 +138,12 @@ class StateStore:
 
     def read_ready(self) -> str | None:
         """Boot id of the stamp; None: there is no stamp."""
-        content = _read(self.run_dir, READY, 4096)
+        content = read_in(self.run_dir, READY, 4096)
         return None if content is None else content.decode("ascii", "replace").partition("\n")[0]
 
     def ready_is_simulated(self) -> bool:
         """Whether the stamp rests on a simulated measurement."""
-        content = _read(self.run_dir, READY, 4096) or b""
+        content = read_in(self.run_dir, READY, 4096) or b""
         return b"simulated" in content.split(b"\n")[1:]
 
     def _write(
@@ -295,7 +296,7 @@ def replace_in(folder: int, name: str, data: bytes, mode: int, *, fsync: bool = 
         os.fsync(folder)
 
 
-def _read(directory: Path, name: str, limit_bytes: int) -> bytes | None:
+def read_in(directory: Path, name: str, limit_bytes: int) -> bytes | None:
     """A whole small file of ours; None when it or its folder is not there."""
     path = directory / name
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

@@ -90,7 +90,10 @@ def facts(
         Gpu(
             index=index,
             bdf=bdf,
-            **({"name": "NVIDIA L40S", "driver_grade": "nvml"} | (gpu_fields or {})),
+            **(
+                {"name": "NVIDIA L40S", "driver_grade": "nvml", "processes": ()}
+                | (gpu_fields or {})
+            ),
         )
         for index, bdf in enumerate(cards)
     )

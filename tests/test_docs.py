@@ -19,6 +19,7 @@ from nodeprep.audit.pages import page, page_ids
 from nodeprep.audit.registry import all_checks
 from nodeprep.cli import _COMMANDS, group
 from nodeprep.errors import EXIT_MEANINGS, Exit, UsageError
+from nodeprep.gate.finding_ids import GATE_IDS
 from nodeprep.lint.said import IDS as LINT_IDS
 from nodeprep.settings import Settings, parse_settings
 from tests.conftest import CHECKOUT
@@ -54,7 +55,7 @@ def blocks(text: str, language: str) -> list[str]:
 
 
 def declared_ids() -> set[str]:
-    return {one for ids, _ in all_checks() for one in ids} | {"healthy", *LINT_IDS}
+    return {one for ids, _ in all_checks() for one in ids} | {"healthy", *LINT_IDS, *GATE_IDS}
 
 
 def test_every_id_has_a_page_and_every_page_an_id() -> None:

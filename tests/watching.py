@@ -1,8 +1,9 @@
-"""For hosts of tests that hold whole answers: looking on is running, line by line."""
+"""For hosts of tests that hold whole answers and start no processes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from nodeprep.host.base import OnLine
 from nodeprep.model.readings import CommandResult
@@ -13,6 +14,9 @@ class WatchesByRunning:
         self, argv: Sequence[str], *, deadline_s: float, env: dict[str, str] | None = None
     ) -> CommandResult:
         raise NotImplementedError
+
+    def holding(self, descriptor: int) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def watch(
         self,

@@ -45,7 +45,8 @@ def apply(
     check_root(host)
     check_method(host, method)
     step = on_step or _nothing
-    with store.lock(lock_deadline_s):
+    # A setpci that outlives a killed apply keeps the lock until it has written.
+    with store.lock(lock_deadline_s) as lock, host.holding(lock):
         step("reading the ports again")
         readings = _read_again(host, facts, plan)
         pending = [one for one in plan.writes if readings[one.bdf].control != int(one.after, 16)]

@@ -15,7 +15,7 @@ def grub_drop_in(plan: AcsPlan) -> str:
     """
     if not plan.kernel_parameter:
         return "# nodeprep: no GPU path redirects, so no kernel parameter is needed.\n"
-    notes = "".join(f"# {note}\n" for note in plan.notes)
+    notes = "".join(_comment(note) + "\n" for note in plan.notes)
     return (
         "# nodeprep: keeps ACS redirection off GPU paths from boot on.\n"
         "# Put it in /etc/default/grub.d/nodeprep-acs.cfg, run update-grub, reboot, then run\n"
@@ -34,8 +34,8 @@ def setpci_script(plan: AcsPlan) -> str:
         "#!/bin/sh",
         "# nodeprep: clears ACS redirection on GPU paths; `sh SCRIPT undo` brings the bits back.",
         "set -eu",
-        *(f"# REFUSED: {refusal.reason}" for refusal in plan.refusals),
-        *(["exit 4"] if plan.refusals and plan.forced_reason is None else []),
+        *(["exit 4  # refused:"] if plan.refusals and plan.forced_reason is None else []),
+        *(_comment(f"REFUSED: {refusal.reason}") for refusal in plan.refusals),
         'word() { setpci -s "$1" ECAP_ACS+6.w; }',
         "put() {  # port, bits, mask, expected word",
         '    setpci -s "$1" "ECAP_ACS+6.w=$2:$3"',
@@ -53,8 +53,13 @@ def setpci_script(plan: AcsPlan) -> str:
 
 
 def _step(write: AcsWrite) -> tuple[str, ...]:
-    comment = f"# {write.port} for {', '.join(write.pairs)}: {write.reason}"
-    return comment, _put(write, write.after)
+    told = f"{write.port} for {', '.join(write.pairs)}: {write.reason}"
+    return _comment(told), _put(write, write.after)
+
+
+def _comment(text: str) -> str:
+    """One line of comment, whatever the text holds: names of drivers and kernels are untrusted."""
+    return "# " + "".join(letter if letter.isprintable() else "?" for letter in text[:500])
 
 
 def _put(write: AcsWrite, word: str) -> str:

@@ -11,9 +11,9 @@ from nodeprep.model.pci import Bdf, ConfigAccess, PciFunction
 from nodeprep.model.tree import PciTree
 
 _RESTRICTED = ("integrity", "confidentiality")
-_GIVEN_AWAY = ("vfio", "pciback")
+_GIVEN_AWAY = ("vfio", "pciback", "uio", "pci-stub")
 """Parts of the names of drivers that hand a function to a guest or to user space: vfio-pci and its
-vendor variants, xen-pciback."""
+vendor variants, xen-pciback, uio_pci_generic, igb_uio, pci-stub."""
 
 
 class Change(Record, frozen=True):
@@ -57,9 +57,12 @@ def refusals(
 
 
 def reach(facts: NodeFacts, tree: PciTree, change: Change) -> frozenset[Bdf]:
-    """Every function that freed traffic could reach: below the switches, and in their groups."""
+    """Every function that freed traffic could reach: below switches and root ports, in groups."""
     near = {one.bdf for one in _below_and_grouped(facts, tree, change.ports)}
     near.update(one.bdf for switch in change.switches for one in tree.below(switch))
+    # From a freed root port traffic turns in the root complex, towards its neighbours.
+    roots = {port.root_bus for port in change.ports if port.parent is None}
+    near.update(one.bdf for one in facts.functions.values() if one.root_bus in roots)
     return frozenset(near)
 
 
@@ -147,6 +150,18 @@ def _in_use(facts: NodeFacts, tree: PciTree, ports: Sequence[PciFunction]) -> It
                 reason=f"GPU{gpu.index} is in use (process {pids}): peer traffic may be under way",
                 hint="stop what uses the GPUs first",
             )
+        elif gpu.bdf in below and gpu.processes is None and _driver_runs(facts, gpu.bdf):
+            yield Refusal(
+                subject=f"GPU{gpu.index}",
+                reason=f"it is not known whether GPU{gpu.index} is in use: the driver is silent",
+                hint="see whether nvidia-smi answers; or act with --force --reason",
+            )
+
+
+def _driver_runs(facts: NodeFacts, bdf: Bdf) -> bool:
+    """Whether NVIDIA's driver holds the GPU: without it no program can use peer traffic."""
+    function = facts.functions.get(bdf)
+    return function is not None and function.driver == "nvidia"
 
 
 def _unknown(tree: PciTree, change: Change) -> Iterator[Refusal]:

@@ -76,8 +76,10 @@ def kernel_parameter(
 
 
 _ALWAYS = (
-    "IOMMU groups then show the true isolation; after the reboot compare the ACS words (nodeprep "
-    "acs verify): a device that is not matched is not reported"
+    "IOMMU groups are formed after it, so a GPU shares the group of its port; two GPUs below one "
+    "switch may still be shown in two groups, which is no isolation (Linux 6.1 and 6.12); after "
+    "the reboot compare the ACS words (nodeprep acs verify): a device that is not matched is not "
+    "reported"
 )
 
 

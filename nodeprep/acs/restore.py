@@ -34,7 +34,7 @@ def restore(
     if store.load_acs() is None:
         return ()
     check_method(host, method)
-    with store.lock(lock_deadline_s):
+    with store.lock(lock_deadline_s) as lock, host.holding(lock):
         state = store.load_acs()
         if state is None:
             return ()

@@ -52,7 +52,7 @@ def _nic_ways(facts: NodeFacts, tree: PciTree) -> Iterator[Way]:
         if one.class_code >> 16 == _NETWORK and not one.is_vf
     ]
     for gpu in facts.gpus:
-        if lost := tuple(_lost(facts, gpu)):
+        if lost := tuple(_lost(tree, gpu)):
             yield Way(label=f"GPU{gpu.index}-NIC", lost_gpus=lost)
             continue
         for nic in nics:
@@ -73,7 +73,7 @@ def _way(
     label = pair_label(a, b)
     if pair is not None and _has_nvlink(pair):
         return Way(label=label, why_not=f"{label} is connected by NVLink")
-    lost = tuple(_lost(facts, facts.gpus[a], facts.gpus[b]))
+    lost = tuple(_lost(tree, facts.gpus[a], facts.gpus[b]))
     if lost:
         return Way(label=label, lost_gpus=lost)
     route = tree.route(facts.gpus[a].bdf, facts.gpus[b].bdf)
@@ -89,9 +89,9 @@ def _has_nvlink(pair: GpuPair) -> bool:
     return bool(pair.nvlinks) or pair.driver_level is PathLevel.NVLINK
 
 
-def _lost(facts: NodeFacts, *gpus: Gpu) -> Iterator[str]:
+def _lost(tree: PciTree, *gpus: Gpu) -> Iterator[str]:
     for gpu in gpus:
-        if gpu.bdf not in facts.functions:
+        if tree.broken(gpu.bdf):
             yield f"GPU{gpu.index} ({gpu.bdf})"
 
 

@@ -8,7 +8,7 @@ from nodeprep.model.base import Record
 from nodeprep.model.facts import NodeFacts
 from nodeprep.model.groups import group_pairs
 from nodeprep.model.pci import PciFunction
-from nodeprep.model.topology import GpuPair, PathLevel, pairs_text
+from nodeprep.model.topology import GpuPair, PathLevel, pairs_text, ranges
 from nodeprep.model.tree import PciTree, Route
 from nodeprep.settings import Settings
 
@@ -55,7 +55,10 @@ class View:
         if self.settings.acs.pairs != "group":
             return True
         size = self.settings.serving.tensor_parallel
-        return (path.pair.a, path.pair.b) in group_pairs(len(self.facts.gpus), size)
+        count = len(self.facts.gpus)
+        if size is not None and size > count:
+            return True
+        return (path.pair.a, path.pair.b) in group_pairs(count, size)
 
     @property
     def guest(self) -> bool:
@@ -86,12 +89,14 @@ def pair_subject(paths: Iterable[PairPath]) -> str:
 
 
 def pair_names(paths: Iterable[PairPath], most: int = 6) -> str:
-    """For a sentence: `every pair of GPU0-GPU3`, or the first few and how many more."""
-    names = [path.name for path in paths]
+    """For a sentence: `every pair of GPU0-GPU3`, a few by name, else `22 pairs of GPU0-GPU7`."""
+    every = list(paths)
+    names = [path.name for path in every]
     folded = pairs_text(names)
     if len(names) <= most or folded != ", ".join(names):
         return folded
-    return f"{', '.join(names[:most])} and {len(names) - most} more"
+    gpus = {index for path in every for index in (path.pair.a, path.pair.b)}
+    return f"{len(names)} pairs of {ranges(gpus, 'GPU')}"
 
 
 def alike(paths: Iterable[PairPath], key: Callable[[PairPath], str]) -> dict[str, list[PairPath]]:

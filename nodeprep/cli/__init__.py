@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
+import signal
 import sys
 from importlib import import_module
 from itertools import pairwise
@@ -70,6 +73,9 @@ def group() -> None:
 
 def main() -> NoReturn:
     """Runs one command and ends the process with a documented status."""
+    _standard_streams()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _end)
     try:
         status = _run(sys.argv[1:])
         sys.stdout.flush()
@@ -78,12 +84,31 @@ def main() -> NoReturn:
     sys.exit(status)
 
 
+def _standard_streams() -> None:
+    """Streams that were closed lead nowhere, and no character is too foreign to be printed."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number)
+            setattr(sys, name, os.fdopen(number, "w" if number else "r"))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _end(_number: int, _frame: object) -> NoReturn:
+    """Being told to end is like an interrupt from the keyboard: children end, writes roll back."""
+    raise KeyboardInterrupt
+
+
 def _answer_lost(error: OSError) -> int:
     """The answer could not be printed: the reader of a pipe went away, or the disk is full."""
     # What is left in the buffer must not be written again when the interpreter ends.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if not isinstance(error, BrokenPipeError):
-        click.echo(f"nodeprep: cannot write the answer: {error.strerror or error}", err=True)
+        with contextlib.suppress(OSError):
+            click.echo(f"nodeprep: cannot write the answer: {error.strerror or error}", err=True)
     return Exit.ERROR
 
 
@@ -113,7 +138,8 @@ def _fail(arguments: list[str], status: Exit, message: str, hint: str) -> int:
     """One clear line on stderr; with --format json also the document, on stdout."""
     from nodeprep.output.escape import safe
 
-    click.echo(f"nodeprep: {safe(message)}{f' ({safe(hint)})' if hint else ''}", err=True)
+    with contextlib.suppress(OSError):
+        click.echo(f"nodeprep: {safe(message)}{f' ({safe(hint)})' if hint else ''}", err=True)
     if _wants_json(arguments):
         from nodeprep.model.report import ErrorReport
         from nodeprep.output.json import dump

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from nodeprep.bringup import BringupOptions, bring_up
-from nodeprep.cli.options import BUSBW, session_options
+from nodeprep.cli.options import BUSBW, PATH, session_options
 from nodeprep.cli.program import own_program
 from nodeprep.cli.session import Session
 from nodeprep.errors import Exit
@@ -24,7 +24,7 @@ RENDERED = Path("/etc/nodeprep/rendered")
 
 @click.command("bringup")
 @click.option(
-    "-o", "--out", "out_dir", type=click.Path(path_type=Path), metavar="DIR",
+    "-o", "--out", "out_dir", type=PATH, metavar="DIR",
     help="Where rendered files go. Default: /etc/nodeprep/rendered; in replay the state folder.",
 )  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Collect, audit and plan; change nothing.")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from nodeprep.cli.options import session_options
+from nodeprep.cli.options import PATH, session_options
 from nodeprep.cli.session import Session
 from nodeprep.errors import ParseError, UsageError
 from nodeprep.lint.run import lint
@@ -25,9 +25,7 @@ _MOST_FILES = 200
 
 
 @click.command("lint")
-@click.argument(
-    "files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path)
-)
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=PATH)
 @click.option("--vllm-version", metavar="V", help="Default: what an image tag says, else newest.")
 @click.option("--gpu", metavar="NAME[:COUNT]", help="The GPUs it is for. Default: not known.")
 @click.option("--gpu-memory-gib", type=float, metavar="X", help="Measured total of each, in GiB.")

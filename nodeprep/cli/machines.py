@@ -53,7 +53,7 @@ def _entry(name: str, *, notes: bool) -> MachineEntry:
 
 def _summary(note: str) -> str:
     """The first sentence of a note, or as many of its clauses as fit."""
-    sentence = re.split(r"\.\s|;\s", note)[0].rstrip(".")
+    sentence = re.split(r"\.\s", note)[0].rstrip(".")
     if len(sentence) <= _MOST:
         return sentence
     end = max(sentence.rfind(mark, 0, _MOST) for mark in (": ", ", ", " "))
@@ -61,8 +61,11 @@ def _summary(note: str) -> str:
 
 
 def _gpus(snapshot: Snapshot) -> str:
-    """`4 x NVIDIA L40S`; empty where the recording has no answer of NVML."""
-    if snapshot.nvml is None:
-        return ""
-    names = Counter(gpu.name or "name not known" for gpu in snapshot.nvml.gpus)
+    """`4 x NVIDIA L40S`, as the driver of the recorded machine names them."""
+    from nodeprep.facts.collect import collect
+    from nodeprep.host.replay import ReplayHost
+    from nodeprep.settings import Accelerators
+
+    gpus = collect(ReplayHost(snapshot), Accelerators(), names=False).gpus
+    names = Counter(gpu.name or "name not known" for gpu in gpus)
     return ", ".join(f"{number} x {name}" for name, number in names.items())

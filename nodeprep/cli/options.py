@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import partial, wraps
 from pathlib import Path
@@ -23,7 +24,21 @@ class Opening(NamedTuple):
     color: str
 
 
-_PATH = click.Path(path_type=Path)
+class _PathType(click.Path):
+    """A path that is not empty: `-o "$UNSET"` must not mean the current folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if str(value) == "":
+            self.fail("an empty path", param, ctx)
+        if len(os.fsencode(value)) > _MAX_PATH or any(
+            len(part) > _MAX_NAME for part in os.fsencode(value).split(b"/")
+        ):
+            self.fail("a path longer than the system takes", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+_MAX_PATH, _MAX_NAME = 4000, 255
+PATH = _PathType(path_type=Path)
 BUSBW = click.FloatRange(min=0, min_open=True, max=1e6)
 """GB/s; nan and inf are none."""
 
@@ -49,18 +64,18 @@ def _format(*further: str) -> Callable[[Command], Command]:
 
 _SOURCE = (
     click.option("--machine", metavar="NAME", help="A recorded machine that ships (see machines)."),
-    click.option("--snapshot", type=_PATH, metavar="FILE", help="A snapshot of a node."),
+    click.option("--snapshot", type=PATH, metavar="FILE", help="A snapshot of a node."),
     click.option(
-        "--sysfs-root", type=_PATH, metavar="DIR", help="A tree like /sys/bus/pci: DIR/devices/..."
+        "--sysfs-root", type=PATH, metavar="DIR", help="A tree like /sys/bus/pci: DIR/devices/..."
     ),
     click.option(
-        "--config", type=_PATH, metavar="FILE", help="Default: /etc/nodeprep/config.toml."
+        "--config", type=PATH, metavar="FILE", help="Default: /etc/nodeprep/config.toml."
     ),
     click.option(
-        "--state-dir", type=_PATH, metavar="DIR",
+        "--state-dir", type=PATH, metavar="DIR",
         help="Default: /var/lib/nodeprep; in replay a private folder of this machine and user.",
     ),
-    click.option("--run-dir", type=_PATH, metavar="DIR", help="Default: /run/nodeprep."),
+    click.option("--run-dir", type=PATH, metavar="DIR", help="Default: /run/nodeprep."),
     click.option(
         "--fail-on",
         type=click.Choice(["warning", "critical", "never"]),

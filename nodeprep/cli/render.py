@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from nodeprep.cli.options import session_options
+from nodeprep.cli.options import PATH, session_options
 from nodeprep.cli.program import own_program
 from nodeprep.cli.session import Session
 from nodeprep.errors import Exit, UsageError
@@ -29,7 +29,7 @@ from nodeprep.stamp import stamp
 
 
 @click.command("render")
-@click.option("-o", "--out", "out_dir", type=click.Path(path_type=Path), metavar="DIR")
+@click.option("-o", "--out", "out_dir", type=PATH, metavar="DIR")
 @click.option("--model", help="Default: serving.model of the configuration.")
 @click.option("--vllm-version", metavar="V", help="Default: the newest release known.")
 @click.option("--diff", "show_diff", is_flag=True, help="Show what would change; write nothing.")
@@ -42,7 +42,7 @@ from nodeprep.stamp import stamp
     help="Which unit --install takes.",
 )  # fmt: skip
 @click.option(
-    "--unit-dir", type=click.Path(path_type=Path), default=Path("/etc/systemd/system"),
+    "--unit-dir", type=PATH, default=Path("/etc/systemd/system"),
     metavar="DIR", show_default=True, help="Where --install puts units.",
 )  # fmt: skip
 @session_options()

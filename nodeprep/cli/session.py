@@ -8,6 +8,8 @@ from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from nodeprep.cli.printing import emit as emit
 from nodeprep.errors import Exit, HostError, UsageError
 from nodeprep.host.base import Host
@@ -96,7 +98,7 @@ def _store(source: Source, state_dir: Path | None, run_dir: Path | None) -> Stat
 
 def _private_name(source: Source) -> str:
     place = source.snapshot or source.sysfs_root
-    return f"file:{place.resolve()}" if place is not None else "snapshot"
+    return f"file:{place.absolute()}" if place is not None else "snapshot"
 
 
 def _host(source: Source, store: StateStore, *, verbose: bool) -> Host:
@@ -116,7 +118,9 @@ def _host(source: Source, store: StateStore, *, verbose: bool) -> Host:
 def _show_command(argv: tuple[str, ...]) -> None:
     import shlex
 
-    sys.stderr.write(f"+ {shlex.join(argv)}\n")
+    from nodeprep.output.escape import safe
+
+    sys.stderr.write(f"+ {safe(shlex.join(argv), 4000)}\n")
 
 
 def _machine_file(name: str) -> Path:
@@ -130,8 +134,23 @@ def _settings(host: Host, config: Path | None) -> Settings:
     if config is not None:
         return load_settings(config)
     if host.simulates:
-        try:
-            return parse_settings(host.read_text(str(DEFAULT_CONFIG)), "the recorded config.toml")
-        except HostError:
-            return Settings()
-    return load_settings(DEFAULT_CONFIG) if DEFAULT_CONFIG.exists() else Settings()
+        return _recorded_settings(host)
+    try:
+        there = DEFAULT_CONFIG.exists()
+    except PermissionError:
+        # A folder closed to this user: what root's runs are told is not for it to know.
+        return Settings()
+    return load_settings(DEFAULT_CONFIG) if there else Settings()
+
+
+def _recorded_settings(host: Host) -> Settings:
+    """The recorded file; a path in it is one of the recorded machine, not of this computer."""
+    try:
+        text = host.read_text(str(DEFAULT_CONFIG))
+    except HostError:
+        return Settings()
+    settings = parse_settings(text, "the recorded config.toml")
+    model = settings.serving.model or ""
+    if model.startswith(("/", ".")) or model.endswith(".json"):
+        return replace(settings, serving=replace(settings.serving, model=None))
+    return settings

@@ -8,9 +8,9 @@ import click
 import msgspec
 
 from nodeprep import __version__
-from nodeprep.cli.options import session_options
+from nodeprep.cli.options import PATH, session_options
 from nodeprep.cli.session import Session
-from nodeprep.errors import Exit, NodeprepError
+from nodeprep.errors import Exit, NodeprepError, UsageError
 from nodeprep.facts.collect import collect
 from nodeprep.facts.evidence import collect_evidence
 from nodeprep.host.recording import RecordingHost
@@ -24,7 +24,7 @@ from nodeprep.state import write_atomic
 
 @click.command("snapshot")
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), required=True, metavar="FILE",
+    "-o", "--output", type=PATH, required=True, metavar="FILE",
     help="Where the snapshot goes.",
 )  # fmt: skip
 @click.option("--no-redact", is_flag=True, help="Keep serials, UUIDs, names, addresses and tokens.")
@@ -49,7 +49,7 @@ def command(session: Session, output: Path, no_redact: bool) -> int:
             f"the snapshot would have {len(content) >> 20} MiB, over {MAX_SNAPSHOT_BYTES >> 20}",
             hint="look at what the node prints without end: lspci, dmesg",
         )
-    write_atomic(output.absolute(), content, mode=0o600)
+    _write(output, content)
     session.emit(
         SnapshotReport(
             **stamp("snapshot-report", facts.boot_id),
@@ -61,6 +61,17 @@ def command(session: Session, output: Path, no_redact: bool) -> int:
         )
     )
     return Exit.OK
+
+
+def _write(output: Path, content: bytes) -> None:
+    """A new file or a plain one: a device or a pipe of that name must not be replaced by a file."""
+    try:
+        taken = output.exists() and not (output.is_file() and not output.is_symlink())
+    except OSError as error:
+        raise UsageError(f"cannot write {output}: {error.strerror}") from None
+    if taken:
+        raise UsageError(f"{output} is there and is no plain file", hint="name another with -o")
+    write_atomic(output.absolute(), content, mode=0o600)
 
 
 def _missing(facts: NodeFacts) -> tuple[str, ...]:

@@ -23,6 +23,9 @@ _FIELDS = (
 QUERY = f"--query-gpu={','.join(_FIELDS)}"
 """What nvidia-smi is asked for each GPU."""
 
+APPS = "--query-compute-apps=gpu_uuid,pid,used_gpu_memory,name"
+"""Which processes compute on which GPU."""
+
 # nvml.h: nvmlGpuTopologyLevel_t and nvmlGpuP2PStatus_t.
 _ANCESTORS = {
     0: PathLevel.PIX,
@@ -149,7 +152,9 @@ def from_nvidia_smi(host: Host) -> Driver:
         said = (query.stdout or query.stderr).strip().splitlines()
         raise HostError(f"nvidia-smi ended with {query.status}: {said[0] if said else 'no word'}")
     rows = parse_query_csv(query.stdout)
-    gpus = {bdf: gpu for row in rows if (gpu := _row_gpu(row)) and (bdf := gpu.bdf)}
+    gpus = _with_processes(
+        host, {bdf: gpu for row in rows if (gpu := _row_gpu(row)) and (bdf := gpu.bdf)}
+    )
     smi_index = {gpu.index: place for place, gpu in enumerate(sorted(gpus.values(), key=_by_bdf))}
     levels = _matrix(host, ("nvidia-smi", "topo", "-m"), parse_topo)
     reads = _matrix(host, ("nvidia-smi", "topo", "-p2p", "r"), parse_p2p)
@@ -161,6 +166,32 @@ def from_nvidia_smi(host: Host) -> Driver:
         if a < b
     )
     return Driver(gpus, pairs)
+
+
+def _with_processes(host: Host, gpus: dict[Bdf, Gpu]) -> dict[Bdf, Gpu]:
+    """The GPUs with the compute processes on them; None stays where nvidia-smi does not tell."""
+    from msgspec.structs import replace
+
+    from nodeprep.parse.nvidia_smi import parse_query_csv
+
+    try:
+        result = host.run(("nvidia-smi", APPS, "--format=csv,nounits"), deadline_s=_DEADLINE_S)
+        rows = parse_query_csv(result.stdout) if result.status == 0 else None
+    except (HostError, ParseError):
+        rows = None
+    if rows is None:
+        return gpus
+    running: dict[str, list[GpuProcess]] = {}
+    for row in rows:
+        pid, used = number_or_none(row.get("pid")), number_or_none(row.get("used_gpu_memory"))
+        process = GpuProcess(
+            pid=pid or 0, memory_bytes=None if used is None else used * MIB, name=row.get("name")
+        )
+        running.setdefault(row.get("gpu_uuid") or "", []).append(process)
+    return {
+        bdf: replace(gpu, processes=tuple(running.get(gpu.uuid or "?", ())))
+        for bdf, gpu in gpus.items()
+    }
 
 
 def _by_bdf(gpu: Gpu) -> str:

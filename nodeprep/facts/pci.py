@@ -173,12 +173,17 @@ def _place_in_tree(host: Host, place: str) -> tuple[tuple[Bdf, ...], str | None]
 
 
 def _with_parents(functions: dict[Bdf, PciFunction]) -> dict[Bdf, PciFunction]:
-    """Fills in, by bus numbers, the parents and root buses that no link told."""
+    """Fills in, by bus numbers, the parents and root buses that no link told.
+
+    Where a bridge does not tell its bus, a function without a link may hang below it: then it has
+    no known root bus.
+    """
     bridge_to = {
         f"{one.bdf[:-8]}:{one.secondary_bus:02x}": one.bdf
         for one in functions.values()
         if one.secondary_bus
     }
+    all_told = all(one.secondary_bus for one in functions.values() if one.is_bridge)
     joined: dict[Bdf, PciFunction] = {}
     for bdf, one in functions.items():
         parent = one.parent
@@ -188,7 +193,7 @@ def _with_parents(functions: dict[Bdf, PciFunction]) -> dict[Bdf, PciFunction]:
         joined[bdf] = msgspec.structs.replace(one, parent=parent)
     return {
         bdf: one
-        if one.root_bus is not None
+        if one.root_bus is not None or not (one.parent or all_told)
         else msgspec.structs.replace(one, root_bus=_root_bus(joined, bdf))
         for bdf, one in joined.items()
     }

@@ -88,6 +88,12 @@ class Host(Protocol):
         is kept, and the result says why it was stopped and what could not be killed.
         """
 
+    def holding(self, descriptor: int) -> AbstractContextManager[None]:
+        """Programs run inside have this descriptor, too, until they end.
+
+        A lock on it then outlives a killed caller whose program still writes.
+        """
+
     def nvml(self) -> NvmlReading:
         """Everything NVML says, in one reading."""
 

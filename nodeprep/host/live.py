@@ -9,13 +9,13 @@ import signal
 import stat
 import subprocess
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
-from nodeprep.errors import Denied, HostError, NotFound, TimedOut
+from nodeprep.errors import Denied, HostError, NotFound, Refused, TimedOut
 from nodeprep.host.base import OnLine, ReadAt
 from nodeprep.host.supervision import MAX_OUTPUT_BYTES as MAX_OUTPUT_BYTES
 from nodeprep.host.supervision import Drain, end_group
@@ -41,6 +41,7 @@ class LiveHost:
     def __init__(self) -> None:
         self.on_run: Callable[[tuple[str, ...]], None] | None = None
         """Told of every program before it runs."""
+        self._held: tuple[int, ...] = ()
         self._search_path = _trusted_search_path(os.environ.get("PATH", _SYSTEM_PATH))
 
     @property
@@ -128,7 +129,16 @@ class LiveHost:
             deadline_s=deadline_s,
             silence_s=silence_s,
             on_line=on_line,
+            held=self._held,
         )
+
+    @contextmanager
+    def holding(self, descriptor: int) -> Iterator[None]:
+        before, self._held = self._held, (*self._held, descriptor)
+        try:
+            yield
+        finally:
+            self._held = before
 
     def nvml(self) -> NvmlReading:
         from nodeprep.host.nvml import read_nvml
@@ -158,12 +168,14 @@ class FabricatedHost(LiveHost):
 
     def __init__(self, root: Path) -> None:
         super().__init__()
-        if not (root / "devices").is_dir():
+        self.root = _asking(str(root), lambda: root.resolve(strict=True))
+        devices = self.root / "devices"
+        if not _asking(str(devices), devices.is_dir):
             raise NotFound(
                 f"no directory {root / 'devices'}",
                 hint="--sysfs-root wants a tree like /sys/bus/pci: DIR/devices/0000:00:01.0/config",
             )
-        self.root = root.resolve()
+        _asking(str(devices), lambda: _refuse_hardware(devices, self.root))
 
     @property
     def is_root(self) -> bool | None:
@@ -226,6 +238,22 @@ class FabricatedHost(LiveHost):
         if path.startswith(self._PCI) and ".." not in path:
             return f"{self.root}/{path[len(self._PCI) :]}"
         raise NotFound(f"a fabricated tree has no {path}")
+
+
+def _refuse_hardware(devices: Path, root: Path) -> None:
+    """A fabricated tree has no guardrails of a live host, so nothing real may be reached by it."""
+    sysfs = Path("/sys").stat().st_dev if Path("/sys").is_dir() else None
+    for entry in (devices, *devices.iterdir()):
+        try:
+            place = entry.resolve(strict=True)
+            real = place.stat().st_dev == sysfs
+        except (OSError, RuntimeError):
+            continue
+        if real or not place.is_relative_to(root):
+            raise Refused(
+                f"{entry} leads out of the fabricated tree, to {place}",
+                hint="leave --sysfs-root out to work on this computer",
+            )
 
 
 class _Opened:
@@ -291,6 +319,7 @@ def _supervised(
     deadline_s: float,
     silence_s: float | None = None,
     on_line: OnLine | None = None,
+    held: tuple[int, ...] = (),
 ) -> CommandResult:
     """Runs a program in its own process group; nothing of the group outlives this call."""
     started = time.monotonic()
@@ -303,6 +332,7 @@ def _supervised(
             env=env,
             cwd="/",
             start_new_session=True,
+            pass_fds=held,
         )
     except OSError as error:
         raise HostError(f"cannot start {shown[0]}: {error.strerror}") from error

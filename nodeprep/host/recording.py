@@ -146,6 +146,9 @@ class RecordingHost:
         )
         return result
 
+    def holding(self, descriptor: int) -> AbstractContextManager[None]:
+        return self._host.holding(descriptor)
+
     def nvml(self) -> NvmlReading:
         try:
             self._nvml = self._host.nvml()

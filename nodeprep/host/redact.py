@@ -37,9 +37,9 @@ _RULES: tuple[tuple[str, re.Pattern[str], Make], ...] = tuple(
         ),
         (
             "key",
-            r"(?<=token=)[^\s\"'&]+|(?<=password=)[^\s\"'&]+|(?<=passwd=)[^\s\"'&]+"
-            r"|(?<=secret=)[^\s\"'&]+|(?<=api_key=)[^\s\"'&]+|(?<=apikey=)[^\s\"'&]+"
-            r"|(?<=bearer )[\w.~+/-]+=*",
+            r"(?<=://)[^\s/@:]{1,64}:[^\s/@]{1,256}(?=@)"
+            r"|(?<=Bearer )[\w.~+/-]{4,}=*|(?<=Basic )[\w.~+/-]{4,}=*"
+            r"|\b(?:glpat|nvapi|dapi)[\w-]{16,}",
             lambda n: f"redacted-secret-{n}",
         ),
         ("uuid", rf"\b{_UUID}\b", lambda n: f"00000000-0000-4000-8000-{n:012x}"),
@@ -51,7 +51,8 @@ _RULES: tuple[tuple[str, re.Pattern[str], Make], ...] = tuple(
         ("serial", r"(?<=\[SN\] Serial number: )\S.*", lambda n: f"redacted-serial-{n}"),
         (
             "serial",
-            r"(?:(?<=Serial Number)|(?<=Board Part Number)|(?<=GPU UUID))[ \t]*:[ \t]*(?!N/A)\S+",
+            r"(?:(?<=Serial Number)|(?<=SerialNumber)|(?<=Part Number)|(?<=GPU UUID)|(?<=GPU PDI)"
+            r"|(?<=GUID))[ \t]{0,60}[:=][ \t]{0,60}(?!N/A|redacted)\S+",
             lambda n: f": redacted-serial-{n}",
         ),
         (
@@ -66,9 +67,20 @@ _RULES: tuple[tuple[str, re.Pattern[str], Make], ...] = tuple(
             lambda n: f"192.0.2.{n % 256}",
         ),
         ("user", r"(?<=/home/)[^/\s\"':]+|(?<=/Users/)[^/\s\"':]+", lambda n: f"user{n}"),
-        ("mail", r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b", lambda n: f"user{n}@example.org"),
+        (
+            "mail",
+            r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}\b",
+            lambda n: f"user{n}@example.org",
+        ),
     )
 )
+_ASSIGNED = re.compile(
+    r"(?P<name>\b[\w.-]{0,40}(?:key|token|secret|passw(?:or)?d|passphrase|credentials?)s?[\"']?"
+    r"[ \t]{0,8}[=:][ \t]{0,8}[\"']?)(?P<value>[^\s\"'&,;]{1,400})",
+    re.IGNORECASE,
+)
+"""A name that speaks of a secret, its sign of assignment, and the value."""
+_NO_SECRET = frozenset(("none", "true", "false", "null", "n/a", "0", "1", "enabled", "disabled"))
 _HARMLESS = re.compile(
     r"0\.0\.0\.0|127\.\d+\.\d+\.\d+|255(?:\.255){3}|192\.0\.2\.\d+|::1?|2001:db8::.*"
     r"|00000000-0000-[04]000-[08]000-.*"
@@ -84,6 +96,7 @@ class Redactor:
     def __init__(self, names: Iterable[str] = ()) -> None:
         """names: words to hide wherever they stand alone: host names, user names."""
         self._stand_ins: dict[tuple[str, str], str] = {}
+        self._counts: dict[str, int] = {}
         words = sorted({name for name in names if len(name) > 2}, key=len, reverse=True)
         self._names = (
             re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, words))})(?![\w-])", re.IGNORECASE)
@@ -93,6 +106,7 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """The text with every private value replaced."""
+        text = _ASSIGNED.sub(self._assigned, text)
         for kind, pattern, make in _RULES:
             text = pattern.sub(partial(self._stand_in, kind, make), text)
         if self._names is not None:
@@ -109,14 +123,23 @@ class Redactor:
             return {self.any(key): self.any(item) for key, item in value.items()}
         return value
 
+    def _assigned(self, match: re.Match[str]) -> str:
+        """`API_KEY = "..."` with the value replaced and everything around it kept."""
+        value = match["value"].lower()
+        if value in _NO_SECRET or value.startswith("redacted-") or value.isdecimal():
+            return match[0]
+        return match["name"] + self._for("key", match["value"], "redacted-secret-{}".format)
+
     def _stand_in(self, kind: str, make: Make, match: re.Match[str]) -> str:
-        value = match[0]
+        return self._for(kind, match[0], make)
+
+    def _for(self, kind: str, value: str, make: Make) -> str:
         if _HARMLESS.fullmatch(value.lower()):
             return value
         key = (kind, value.lower())
         if key not in self._stand_ins:
-            count = sum(known == kind for known, _ in self._stand_ins)
-            self._stand_ins[key] = make(count + 1)
+            self._counts[kind] = self._counts.get(kind, 0) + 1
+            self._stand_ins[key] = make(self._counts[kind])
         return self._stand_ins[key]
 
 

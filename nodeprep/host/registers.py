@@ -19,12 +19,13 @@ from nodeprep.model.pci import AcsCapability, Bdf, acs_word, parse_bdf
 from nodeprep.model.readings import CommandResult
 from nodeprep.model.snapshot import Snapshot
 from nodeprep.parse.pci_config import parse_pci_config
-from nodeprep.state import write_atomic
+from nodeprep.state import read_in, write_atomic
 
 _OPERATION = re.compile(
     r"ECAP_ACS\+(?:0x)?6\.w(?:=(?P<value>[0-9a-f]{1,4})(?::(?P<mask>[0-9a-f]{1,4}))?)?",
     re.IGNORECASE,
 )
+_MAX_FILE_BYTES = 4 << 20
 _LOCKDOWN = "/sys/kernel/security/lockdown"
 
 
@@ -129,11 +130,14 @@ class Registers:
 
     def _load(self) -> dict[Bdf, str]:
         """The words written by earlier commands on this machine, in this boot of it."""
-        if self._file is None or not self._file.exists():
+        if self._file is None:
+            return {}
+        content = read_in(self._file.parent, self._file.name, _MAX_FILE_BYTES)
+        if content is None:
             return {}
         try:
-            kept = msgspec.json.decode(self._file.read_bytes(), type=_Written)
-        except (OSError, msgspec.MsgspecError) as error:
+            kept = msgspec.json.decode(content, type=_Written)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise StateError(
                 f"{self._file} is damaged: {error}", hint=f"remove it: rm {self._file}"
             ) from None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -31,10 +33,14 @@ def load_snapshot(path: Path) -> Snapshot:
     """A snapshot from its file. Raises StateError when it is not one, or not of this schema."""
     hint = "make one with: nodeprep snapshot -o FILE"
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_SNAPSHOT_BYTES + 1)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "rb") as file:
+            plain = stat.S_ISREG(os.fstat(descriptor).st_mode)
+            content = file.read(MAX_SNAPSHOT_BYTES + 1) if plain else b""
     except OSError as error:
         raise StateError(f"cannot read {path}: {error.strerror}", hint=hint) from None
+    if not plain:
+        raise StateError(f"{path} is no plain file", hint=hint)
     if len(content) > MAX_SNAPSHOT_BYTES:
         raise StateError(f"{path} is over {MAX_SNAPSHOT_BYTES >> 20} MiB", hint=hint)
     try:
@@ -146,6 +152,9 @@ class ReplayHost:
             for line in result.stdout.splitlines():
                 on_line(line)
         return result
+
+    def holding(self, descriptor: int) -> AbstractContextManager[None]:  # noqa: ARG002
+        return nullcontext()
 
     def nvml(self) -> NvmlReading:
         if self._snapshot.nvml is None:

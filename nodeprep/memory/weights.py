@@ -70,7 +70,7 @@ def weight_bytes(
         whole = rank_tensors(shape, 1, dtype_bytes) if tp > 1 else tensors
         total = round(total * shape.weight_file_bytes / sum(t.copies * t.size_bytes for t in whole))
     else:
-        total += round(_unexplained(shape, tensors, params_billion) * dtype_bytes / tp)
+        total = _corrected(shape, tensors, total, params_billion, dtype_bytes / tp)
     return int(total) + rotary_table_bytes(shape, dtype_bytes)
 
 
@@ -113,6 +113,25 @@ def rotary_table_bytes(shape: ModelShape, dtype_bytes: int) -> int:
     positions = shape.rotary_positions or shape.max_position_embeddings or 0
     width = shape.mla.rope_head_dim if shape.mla else shape.head_dim
     return allocated_bytes(min(positions, 1 << 24) * width * dtype_bytes)
+
+
+def _corrected(
+    shape: ModelShape,
+    tensors: list[Tensor],
+    total: int,
+    params_billion: float | None,
+    element_bytes: float,
+) -> int:
+    """The sum, with the parameters that the shape has too few or too many.
+
+    Up to one embedding too many is an embedding that is tied after all; where the shape has far
+    more than the model, everything shrinks alike.
+    """
+    missing = _unexplained(shape, tensors, params_billion)
+    if missing >= -1.05 * shape.vocab_size * shape.hidden_size:
+        return max(0, total + round(missing * element_bytes))
+    counted = sum(one.elements for one in tensors)
+    return round(total * (counted + missing) / counted)
 
 
 def _unexplained(shape: ModelShape, tensors: list[Tensor], params_billion: float | None) -> float:

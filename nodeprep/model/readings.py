@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Annotated
+
+import msgspec
 
 from nodeprep.model.base import Record
 
@@ -31,9 +34,13 @@ class CommandResult(Record, frozen=True):
     """Processes of its group that outlived TERM and KILL, `4711 (state D)`."""
 
 
+Bytes = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
+Index = Annotated[int, msgspec.Meta(ge=0, le=1 << 16)]
+
+
 class NvmlProcess(Record, frozen=True):
     pid: int
-    memory_bytes: int | None
+    memory_bytes: Bytes | None
 
 
 class NvmlGpu(Record, frozen=True):
@@ -43,9 +50,9 @@ class NvmlGpu(Record, frozen=True):
     """As printed by NVML: an 8-digit domain."""
     name: str | None = None
     uuid: str | None = None
-    memory_total_bytes: int | None = None
-    memory_used_bytes: int | None = None
-    bar1_total_bytes: int | None = None
+    memory_total_bytes: Bytes | None = None
+    memory_used_bytes: Bytes | None = None
+    bar1_total_bytes: Bytes | None = None
     compute_capability: tuple[int, int] | None = None
     mig_current: int | None = None
     performance_state: int | None = None
@@ -63,8 +70,8 @@ class NvmlGpu(Record, frozen=True):
 class NvmlPair(Record, frozen=True):
     """Indices are positions in `NvmlReading.gpus`."""
 
-    a: int
-    b: int
+    a: Index
+    b: Index
     common_ancestor: int | None = None
     """nvmlGpuTopologyLevel_t: 0 internal, 10 single, 20 multiple, 30 hostbridge, 40 node,
     50 system."""
@@ -83,7 +90,7 @@ class NvmlReading(Record, frozen=True):
 
 class ResourcesReading(Record, frozen=True):
     logical_cpus: int | None = None
-    memory_total_bytes: int | None = None
-    memory_available_bytes: int | None = None
-    swap_total_bytes: int | None = None
-    shm_total_bytes: int | None = None
+    memory_total_bytes: Bytes | None = None
+    memory_available_bytes: Bytes | None = None
+    swap_total_bytes: Bytes | None = None
+    shm_total_bytes: Bytes | None = None

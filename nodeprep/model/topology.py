@@ -79,10 +79,10 @@ class GpuPair(Record, frozen=True):
     @property
     def p2p_granted(self) -> bool | None:
         """Whether the driver grants peer access both ways; NCCL needs read and write."""
-        known = [status for status in (self.p2p_read, self.p2p_write) if status is not None]
-        if not known:
-            return None
-        return all(status is P2pStatus.OK for status in known)
+        told = (self.p2p_read, self.p2p_write)
+        if any(status not in (None, P2pStatus.OK) for status in told):
+            return False
+        return None if None in told else True
 
 
 def pairs_text(pairs: Iterable[str]) -> str:

@@ -58,6 +58,21 @@ class PciTree:
                 bridges.append(here)
         return tuple(bridges)
 
+    def broken(self, bdf: Bdf) -> bool:
+        """Whether the way up from a function cannot be told for sure.
+
+        A function that is not listed, a parent that is not listed or is no bridge, a circle, or no
+        known root bus at the top.  What hangs on such a way is unknown, never free.
+        """
+        here = self.functions.get(bdf)
+        seen: set[Bdf] = set()
+        while here is not None and here.parent is not None and here.bdf not in seen:
+            seen.add(here.bdf)
+            here = self.functions.get(here.parent)
+            if here is not None and not here.is_bridge:
+                return True
+        return here is None or here.bdf in seen or here.root_bus is None
+
     def path(self, bdf: Bdf) -> tuple[Bdf, ...]:
         """The addresses from the root bus down to the function, itself included."""
         return (*(bridge.bdf for bridge in reversed(self.chain(bdf))), bdf)
@@ -96,6 +111,8 @@ class PciTree:
         """
         if a == b:
             return PathLevel.SELF
+        if self.broken(a) or self.broken(b):
+            return None
         route = self.route(a, b)
         if route.common is not None:
             near = len(route.below_a) <= 1 and len(route.below_b) <= 1

@@ -15,12 +15,13 @@ from nodeprep.output import words
 _GATE_STEPS = {
     GateVerdict.NO_THRESHOLD: "say what this node must reach: nodeprep bringup --min-busbw GB/S, "
     "or gate.min_busbw_gbps in the configuration",
-    GateVerdict.NO_BINARY: "install nccl-tests, or name its program: nodeprep bringup --binary PATH",
+    GateVerdict.NO_BINARY: "install nccl-tests, or name its program with --binary PATH",
     GateVerdict.WRONG_DATA: "keep peer-to-peer off until a checked transfer passes",
     GateVerdict.FAIL_BANDWIDTH: "find the pair, port or link that is slow",
     GateVerdict.FAIL_TRANSPORT: "find the pair that takes another way than it should",
     GateVerdict.HUNG: "find the pair that hangs",
 }
+_PASSING = (GateVerdict.PASS, GateVerdict.NOT_APPLICABLE)
 _DIAGNOSABLE = (
     GateVerdict.WRONG_DATA,
     GateVerdict.FAIL_BANDWIDTH,
@@ -95,7 +96,7 @@ def _causes(report: Report) -> Iterator[_Cause]:
         if stage.name.startswith("acs"):
             yield stage.detail, "see what the ports hold", "nodeprep acs verify"
     gate = report.gate
-    if gate is not None and any(stage.name == "gate" for stage in failed):
+    if gate is not None and gate.verdict not in _PASSING:
         yield f"{gate.verdict.value}: {gate.reason}", *_gate_step(gate)
     for finding in _judged(report.findings):
         if finding.severity is Severity.CRITICAL or report.exit_status == Exit.FINDINGS:

@@ -13,7 +13,7 @@ from nodeprep.model.gate import DriftReading, GateResult
 from nodeprep.model.memory import PlanStep, RankBudget
 from nodeprep.model.pci import AcsFlag, PciFunction, acs_names
 from nodeprep.model.pci import link_text as link_text
-from nodeprep.model.report import AcsReport, AcsSection, NodeVerdict, Report
+from nodeprep.model.report import AcsReport, AcsSection, NodeVerdict
 from nodeprep.model.topology import pairs_text as pairs_text
 from nodeprep.model.topology import ranges as ranges
 from nodeprep.units import count as count
@@ -133,6 +133,18 @@ def group_text(facts: NodeFacts, function: PciFunction | None) -> str:
     if function is not None and function.iommu_group is not None:
         return str(function.iommu_group)
     return "-" if facts.platform.iommu_enabled is False else "?"
+
+
+def short_model(text: str, most: int = 12) -> str:
+    """`8 x RTX PRO 6000` of `8 x NVIDIA RTX PRO 6000 Blackwell Server Edition`: for a column."""
+    number, times, name = text.partition(" x ")
+    words = [word for word in name.split(" ") if word not in ("NVIDIA", "GeForce")]
+    shown = words[:1]
+    for word in words[1:]:
+        if len(" ".join([*shown, word])) > most:
+            break
+        shown.append(word)
+    return f"{number}{times}{' '.join(shown)}"
 
 
 def changed_bits(before: str, after: str) -> tuple[str, ...]:

@@ -108,6 +108,11 @@ def _shape(outer: dict[str, object], name: str) -> ModelShape:
     section = config.get("quantization_config")
     if isinstance(section, dict):
         quantization, quant = parse_quantization(section, layers)
+    linear = read_linear(config, layers, mix)
+    if mix.attention == 0 and linear is None:
+        raise ParseError(
+            "config.json: no layer has attention or a state of known size", hint="check the file"
+        )
     positions = _positions(config)
     vision = outer.get("vision_config")
     return ModelShape(
@@ -128,7 +133,7 @@ def _shape(outer: dict[str, object], name: str) -> ModelShape:
         attention_bias=_bias(config, family),
         moe=moe,
         mla=mla,
-        linear=read_linear(config, layers, mix),
+        linear=linear,
         sliding=read_sliding(config, layers, family),
         vision=read_vision(vision, outer) if isinstance(vision, dict) else None,
         global_head_dim=maybe(config, "global_head_dim"),

@@ -64,8 +64,9 @@ def _walk(root: Any) -> tuple[dict[tuple[str, ...], int], tuple[tuple[str, int],
                 name = str(getattr(key, "value", ""))[:200]
                 if not path and (name,) in lines:
                     twice.append((name, lines[(name,)]))
-                lines[(*path, name)] = key.start_mark.line + 1
-                work.append((value, (*path, name)))
+                below = (*path, name)
+                lines[below] = key.start_mark.line + 1
+                work.append((value, below))
         elif isinstance(node, yaml.SequenceNode):
             work += [(value, (*path, str(at))) for at, value in enumerate(node.value)]
     return lines, tuple(twice)

@@ -13,8 +13,9 @@ from nodeprep.model.serving import Interconnect
 from nodeprep.model.topology import PathLevel
 from nodeprep.model.tree import PciTree
 
-# Costs of a pair: nearest first.  A pair whose way is redirected, one the driver grants no peer
-# access, and one of unlike GPUs cost more than any distance.
+# Costs of a pair: nearest first.  Redirected below its switch, a pair's traffic goes as far as
+# that of two root ports.  A pair the driver grants no peer access, and one of unlike GPUs, cost
+# more than any distance.
 _COST = {
     PathLevel.NVLINK: 0,
     PathLevel.PIX: 1,
@@ -25,7 +26,7 @@ _COST = {
 }
 _UNKNOWN_COST = 6
 _NOT_GRANTED_COST = 10
-_REDIRECTED_COST = 8
+_REDIRECTED_COST = 2
 _UNLIKE_COST = 20
 _MOST_GROUPS = 5000
 """Beyond this many candidates only neighbours in bus order are considered."""

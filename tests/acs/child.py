@@ -78,9 +78,9 @@ def _kill(tree: str, state: str, count: str) -> None:
         time.sleep(random.uniform(0, whole_s * 1.2))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        # A setpci that the dead process had started still comes to its end.
-        time.sleep(0.02)
-        now = facts_of(host)
+        # A setpci that the dead process had started keeps the lock until its end.
+        with store.lock():
+            now = facts_of(host)
         left_written += any(now.functions[bdf].acs != original.functions[bdf].acs for bdf in words)
         restore(host, now, store)
         after = facts_of(host)

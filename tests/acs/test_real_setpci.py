@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -152,3 +153,30 @@ def test_a_large_tree_costs_one_call_a_port(tmp_path: Path, store: StateStore) -
     applied = apply(host, known, plan_of(known), store)
     assert len(applied) == len(host.calls) == 4
     assert sum(word == 0x11 for word in tree.controls().values()) == 4
+
+
+def test_a_setpci_that_outlives_its_apply_is_waited_for(
+    tree: FabricatedTree, store: StateStore, tmp_path: Path
+) -> None:
+    """kill -9 in the middle of a write that is slow: restore must not be overtaken by it."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    slow = programs / "setpci"
+    slow.write_text(f'#!/bin/sh\nsleep 2\nexec {shutil.which("setpci")} "$@"\n')
+    slow.chmod(0o755)
+    child = subprocess.Popen(
+        [sys.executable, "-m", "tests.acs.child", "apply", str(tree.root), str(store.state_dir)],
+        cwd=CHECKOUT, env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"},
+        stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while not store.acs_file.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    time.sleep(0.5)  # within the two seconds of the first write
+    child.kill()
+    child.wait()
+    host = FabricatedHost(tree.root)
+    restore(host, facts_of(host), store)
+    time.sleep(2.5)
+    assert set(tree.controls().values()) == {0x1D, 0x5D}

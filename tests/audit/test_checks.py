@@ -200,7 +200,36 @@ def test_translated_iommu() -> None:
 def test_functions_of_a_guest_below_the_switch() -> None:
     held = [*switch_of(2), gpu_function("50:00.0", parent="42:01.0", driver="vfio-pci")]
     node = facts(held)
-    assert found(node)["vfio-on-gpu-path"].subject == "0000:50:00.0"
+    told = found(node)
+    assert told["vfio-on-gpu-path"].subject == "0000:50:00.0"
+    assert told["vfio-on-gpu-path"].summary.startswith("1 function beside the GPUs is bound")
+    remedy = told["acs-redirect-on-gpu-path"].remedy
+    assert remedy is not None
+    assert "refuses to write while 0000:50:00.0" in remedy.text
+    assert not any("acs apply" in command for command in remedy.commands)
+
+
+@pytest.mark.parametrize("driver", ["mlx5_vfio_pci", "nvgrace-gpu-vfio-pci", "pciback"])
+def test_every_driver_that_gives_functions_to_guests_counts(driver: str) -> None:
+    held = [*switch_of(2), gpu_function("50:00.0", parent="42:01.0", driver=driver)]
+    assert "vfio-on-gpu-path" in found(facts(held))
+
+
+def test_under_lockdown_the_firmware_or_the_command_line_comes_first() -> None:
+    remedy = found(with_platform(facts(switch_of(2)), lockdown="integrity"))[
+        "acs-redirect-on-gpu-path"
+    ].remedy
+    assert remedy is not None
+    assert remedy.needs_reboot
+    assert remedy.commands == ("nodeprep acs plan --format grub",)
+
+
+def test_many_pairs_are_told_in_short_and_listed_in_the_subject() -> None:
+    told = found(facts(direct(4, control=0), p2p=P2pStatus.GNS))["p2p-gpu-not-supported"]
+    assert told.subject.split(", ")[-1] == "GPU2-GPU3"
+    assert told.evidence[0].text == "every pair of GPU0-GPU3 read GNS write GNS"
+    redirect = found(facts(switch_of(4)))["acs-redirect-on-gpu-path"]
+    assert redirect.summary.startswith("ACS redirects every pair of GPU0-GPU3 at 4 ports below")
 
 
 def test_counts() -> None:

@@ -22,7 +22,7 @@ from tests.build import facts, switch_of
 
 def told(node: NodeFacts, a: int = 0, b: int = 1) -> ExplainReport:
     view = View(node, Settings())
-    findings = audit(node, Settings(), date(2026, 11, 1))
+    findings = audit(node, Settings(), date(2026, 11, 1), only=(min(a, b), max(a, b)))
     return explain(view, findings, a, b, stamp("explain", None))
 
 
@@ -85,3 +85,22 @@ def test_a_wrong_pair_is_refused(a: int, b: int) -> None:
 def test_cns_is_not_cured_by_acs() -> None:
     report = told(facts(direct(2, control=0), p2p=P2pStatus.CNS))
     assert any("turns CNS into OK" in words for words in report.would_not_change)
+
+
+@pytest.mark.parametrize("letter", [P2pStatus.GNS, P2pStatus.CNS, P2pStatus.TNS])
+def test_a_refused_pair_is_not_cured_by_clearing_bits(letter: P2pStatus) -> None:
+    report = told(facts(direct(2), p2p=letter))
+    assert not any("redirect bits" in words for words in report.would_change)
+    assert any("moving" in words for words in report.would_change) is (letter is not P2pStatus.GNS)
+
+
+def test_findings_are_of_the_pair_and_name_only_its_ports() -> None:
+    report = told(facts(switch_of(4)), 1, 2)
+    (finding,) = report.findings
+    assert finding.subject == "0000:42:01.0, 0000:42:02.0"
+    assert "GPU1-GPU2 at 2 ports" in finding.summary
+    assert len(finding.evidence) == 2
+
+
+def test_links_are_told_as_in_every_other_page() -> None:
+    assert told(facts(switch_of(2))).hops[0].link == "gen4 x16"

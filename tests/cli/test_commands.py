@@ -124,6 +124,19 @@ def test_explain_a_pair_and_a_finding(run: Run) -> None:
     page = run("explain", "acs-redirect-on-gpu-path")
     assert page.status == Exit.OK
     assert page.out.startswith("# acs-redirect-on-gpu-path")
+    document = run("explain", "acs-redirect-on-gpu-path", "--format", "json").document
+    assert document["schema"] == "nodeprep.finding-page/1"
+    assert document["text"] == page.out
+
+
+def test_what_is_not_verified_is_shown_against_what_should_be(run: Run) -> None:
+    report = run("acs", "verify", "--machine", "l40s-acs", "--format", "json")
+    assert report.status == Exit.UNVERIFIED
+    assert {(one["found"], one["expected"]) for one in report.document["ports"]} == {
+        ("001d", "0011")
+    }
+    text = run("acs", "verify", "--machine", "l40s-acs", "--format", "text").out
+    assert "$ nodeprep acs apply --machine l40s-acs" in text
 
 
 def test_forcing_needs_a_reason(run: Run) -> None:
@@ -152,6 +165,8 @@ def test_all_bits_only_when_asked(run: Run) -> None:
         (["audit", "--config", "/no/such.toml"], Exit.USAGE, "/no/such.toml"),
         (["explain", "0", "9", "--machine", "l40s-acs"], Exit.USAGE, "4 GPUs"),
         (["explain", "no-such-finding"], Exit.USAGE, "no finding"),
+        (["explain", "0"], Exit.USAGE, "name a second GPU"),
+        (["explain", "43:00.0"], Exit.USAGE, "name a second GPU"),
         (["parse", "topo", "/dev/null"], Exit.ERROR, ""),
         (["parse", "nonsense", "/dev/null"], Exit.USAGE, "known:"),
         (["plan", "no-such-model", "--gpu", "L40S:4"], Exit.USAGE, "no-such-model"),
@@ -214,7 +229,13 @@ def test_plan_and_machines_and_schema(run: Run) -> None:
     assert plan.document["schema"] == "nodeprep.plan/1"
     assert len(plan.document["ranks"]) == 4
     machines = run("machines", "--format", "json").document["machines"]
-    assert "l40s-acs" in {machine["name"] for machine in machines}
+    told = {machine["name"]: machine for machine in machines}
+    assert told["l40s-acs"]["gpus"] == "4 x NVIDIA L40S"
+    assert told["l40s-vfio"]["exit_status"] == Exit.REFUSED
+    assert all(0 < len(machine["summary"]) <= 100 and machine["notes"] for machine in machines)
+    lines = run("machines", "--format", "text").out.splitlines()
+    assert sum(line.startswith("  ") for line in lines) == len(machines) + 1
+    assert "constructed from public facts" in run("machines", "-v").out
     assert "properties" in run("schema", "report").out
 
 

@@ -69,9 +69,9 @@ class DoubledNode:
 
 
 def quick(**fields: Any) -> GatePolicy:
-    """Limits of seconds."""
+    """Limits of seconds; a double on a busy computer takes some until its first row."""
     defaults: dict[str, Any] = {
-        "deadline_s": 20.0, "silence_s": 1.5, "wait_s": 0.0, "retry_every_s": 0.2, "pair_s": 3.0,
+        "deadline_s": 60.0, "silence_s": 30.0, "wait_s": 0.0, "retry_every_s": 0.2, "pair_s": 30.0,
     }  # fmt: skip
     return GatePolicy(**(defaults | fields))
 

@@ -27,7 +27,8 @@ BOTH = {"two_arms": True}
 def test_a_fault_of_peer_to_peer_alone_is_a_veto(
     tmp_path: Path, mode: str, verdict: GateVerdict, words: str
 ) -> None:
-    result = DoubledNode(tmp_path).gate(mode, only_p2p=True, request=BOTH)
+    policy = quick(silence_s=5.0)
+    result = DoubledNode(tmp_path).gate(mode, only_p2p=True, request=BOTH, policy=policy)
     assert result.verdict is verdict
     assert result.veto is not None
     assert words in result.veto
@@ -70,7 +71,7 @@ def test_no_gain_from_peer_to_peer_is_told(tmp_path: Path) -> None:
 def test_a_node_may_be_allowed_to_serve_without(tmp_path: Path) -> None:
     """The figure through host memory is judged by its own class, and the veto stays."""
     node = DoubledNode(tmp_path)
-    result = node.gate("hang", only_p2p=True, request=BOTH, policy=quick(allow_host_memory=True))
+    result = node.gate("crash", only_p2p=True, request=BOTH, policy=quick(allow_host_memory=True))
     assert result.verdict is GateVerdict.PASS
     assert result.measured_gbps == 3.6
     assert result.threshold_source == "table: pcie4-root-shm"

@@ -35,7 +35,7 @@ def boot(node: DoubledNode, program: Path, policy: GatePolicy) -> tuple[Report, 
 
 def test_a_veto_is_published_and_the_node_is_not_ready(tmp_path: Path) -> None:
     node = DoubledNode(tmp_path)
-    program = install(tmp_path, node.tree.root, mode="hang", only_p2p=True)
+    program = install(tmp_path, node.tree.root, mode="crash", only_p2p=True)
     report, store = boot(node, program, quick(diagnose=False))
     assert report.gate is not None
     assert report.gate.veto is not None

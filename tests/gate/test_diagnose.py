@@ -34,16 +34,16 @@ def test_redirection_is_named_with_its_ports(tmp_path: Path) -> None:
 
 
 def test_the_bad_gpu_is_named(tmp_path: Path) -> None:
-    """Every pair with GPU 2 hangs, peer-to-peer off works: the slot of GPU 2 is named."""
+    """Every pair with GPU 2 crashes, peer-to-peer off works: the slot of GPU 2 is named."""
     node = DoubledNode(tmp_path)
     bad = [[2, other] for other in (0, 1, 3)]
-    result = node.gate("hang", only_p2p=True, only_pairs=bad, request=DIAGNOSE)
-    assert result.verdict is GateVerdict.HUNG
+    result = node.gate("crash", only_p2p=True, only_pairs=bad, request=DIAGNOSE)
+    assert result.verdict is GateVerdict.CRASHED
     (finding,) = result.findings
     assert finding.id == "p2p-path-suspect"
     assert finding.subject == f"GPU2 {node.facts.gpus[2].bdf}"
-    hung = {run.name for run in result.pair_runs if run.verdict is GateVerdict.HUNG}
-    assert hung == {"0-2", "1-2", "2-3"}
+    crashed = {run.name for run in result.pair_runs if run.verdict is GateVerdict.CRASHED}
+    assert crashed == {"0-2", "1-2", "2-3"}
     assert result.veto is not None
 
 
@@ -68,7 +68,8 @@ def test_a_narrow_slot_is_named(tmp_path: Path) -> None:
 def test_it_is_bounded_in_time(tmp_path: Path) -> None:
     node = DoubledNode(tmp_path)
     began = time.monotonic()
-    result = node.gate("hang", only_p2p=True, request=DIAGNOSE, policy=quick(diagnose_s=22.0))
+    policy = quick(silence_s=1.5, pair_s=3.0, diagnose_s=22.0)
+    result = node.gate("hang", only_p2p=True, request=DIAGNOSE, policy=policy)
     assert time.monotonic() - began < 1.5 + 22 + 5
     assert len(result.pair_runs) < 6
     assert any("pairs" in warning for warning in result.warnings)

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from nodeprep.errors import Denied, HostError, NotFound, NotRecorded, TimedOut
 from nodeprep.gate.run import (
@@ -20,7 +21,7 @@ from nodeprep.host.base import ReadAt
 from nodeprep.model.facts import NodeFacts, Origin
 from nodeprep.model.gate import GateResult, GateVerdict
 from nodeprep.model.gpu import GpuProcess
-from nodeprep.model.readings import CommandResult, NvmlReading, ResourcesReading
+from nodeprep.model.readings import CommandResult, NvmlReading, ResourcesReading, Stopped
 from nodeprep.settings import GatePolicy
 from nodeprep.units import GIB
 from tests.gate.nodes import on_nvlink, on_root_ports, on_switch
@@ -250,3 +251,59 @@ def test_garbage_is_a_verdict() -> None:
     cut = measure(GateHost(printing(table(node)[:1500], truncated=True)), node)
     assert cut.verdict is GateVerdict.INVALID_OUTPUT
     assert cut.warnings
+
+
+def test_what_cannot_be_killed_is_named() -> None:
+    node = on_switch(4)
+    stuck = printing(
+        table(node)[:1500], -9, stopped=Stopped.DEADLINE, survivors=("4711 (state D)",)
+    )
+    result = measure(GateHost(stuck), node, two_arms=True, diagnose=True)
+    assert result.verdict is GateVerdict.HUNG
+    assert "process 4711 (state D) cannot be killed: reboot the node" in result.reason
+    assert result.survivors == ("4711 (state D)",)
+    assert (result.arms, result.pair_runs) == ((), ())
+
+
+def test_the_file_that_nccl_reads_is_told() -> None:
+    node = on_switch(4)
+
+    class Configured(GateHost):
+        def read_text(self, path: str) -> str:
+            if path == "/etc/nccl.conf":
+                return "# site\nNCCL_P2P_LEVEL=SYS\n"
+            return super().read_text(path)
+
+    result = measure(Configured(printing(table(node))), node)
+    assert "/etc/nccl.conf sets NCCL_P2P_LEVEL=SYS" in result.warnings
+
+
+def test_gpus_that_are_missing() -> None:
+    node = on_switch(4)
+    host = GateHost(printing(table(node)))
+    result = measure(host, node, expected_count=8)
+    assert (result.verdict, host.ran) == (GateVerdict.PRECONDITION, [])
+    assert "4 GPUs, expected are 8" in result.reason
+    graded = tuple(
+        replace(gpu, driver_grade="pci" if gpu.index == 2 else "nvml") for gpu in node.gpus
+    )
+    lost = measure(host, replace(node, gpus=graded))
+    assert "the driver does not list GPU2" in lost.reason
+
+
+def test_a_fabric_that_is_not_up() -> None:
+    node = on_nvlink(8, 18, "NVIDIA H100 80GB HBM3", fabric_state=2)
+    result = measure(GateHost(printing(table(node))), node)
+    assert result.verdict is GateVerdict.PRECONDITION
+    assert "in progress" in result.reason
+    up = on_nvlink(8, 18, "NVIDIA H100 80GB HBM3", fabric_state=3)
+    host = GateHost(printing(table(up, 440.0)))
+    assert measure(host, up).verdict is GateVerdict.PASS
+
+
+def test_a_mark_for_a_class() -> None:
+    node = on_switch(4)
+    policy = GatePolicy(class_busbw_gbps={"pcie4-switch-p2p": 25.0}, repeats=0)
+    result = measure(GateHost(printing(table(node))), node, policy=policy)
+    assert result.verdict is GateVerdict.FAIL_BANDWIDTH
+    assert result.threshold_source == "config: pcie4-switch-p2p"

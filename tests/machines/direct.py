@@ -21,7 +21,8 @@ def host() -> Node:
     node = boards.start(
         boards.GENOA_2P,
         "l40s-host",
-        "dual-socket EPYC, four L40S on root ports of their own, two a socket, no switch: P2P is "
+        "no switch: through host memory. "
+        "Dual-socket EPYC, four L40S on root ports of their own, two a socket, no switch: P2P is "
         "granted, yet NCCL goes through host memory beyond a switch, so the mark is that of this "
         "class and nothing is there to repair",
         *_GENOA_FACTS,
@@ -47,7 +48,8 @@ def nps4() -> Node:
     node = boards.start(
         boards.GENOA_1P_NPS4,
         "epyc-nps4",
-        "one EPYC in NPS4, four L40S, one in each NUMA node: every pair is SYS although there is "
+        "one socket, yet every pair is SYS. "
+        "One EPYC in NPS4, four L40S, one in each NUMA node: every pair is SYS although there is "
         "one socket, and the figures are those of one socket; redirection was taken out by a "
         "kernel parameter, so no register is written",
         *_GENOA_FACTS,
@@ -73,7 +75,8 @@ def a100_pair() -> Node:
     node = boards.start(
         boards.MILAN_2P,
         "a100-nvlink",
-        "dual-socket EPYC, two A100 80GB PCIe on root ports of one socket, joined by NVLink "
+        "NVLink carries all; no writes. "
+        "Dual-socket EPYC, two A100 80GB PCIe on root ports of one socket, joined by NVLink "
         "bridges (NV12): the root ports redirect, NVLink carries the traffic, nothing is written",
         boards.CONSTRUCTED,
         boards.KERNEL_ACS,
@@ -102,6 +105,7 @@ def geforce() -> Node:
     node = boards.start(
         boards.THREADRIPPER,
         "geforce-gns",
+        "no P2P in these cards (GNS). "
         "Threadripper PRO, four GeForce RTX 4090 on root ports of their own: P2P is GNS, a limit "
         "of the product, so NCCL goes through host memory, and the redirecting root ports are "
         "left as they are",
@@ -136,7 +140,8 @@ def intel() -> Node:
     node = boards.start(
         boards.ICE_LAKE_2P,
         "intel-cns",
-        "dual-socket Ice Lake Xeon, four L40S on root ports of their own, two a socket: P2P is "
+        "the driver refuses P2P (CNS). "
+        "Dual-socket Ice Lake Xeon, four L40S on root ports of their own, two a socket: P2P is "
         "CNS, because no switch joins them and this CPU is not on the driver's list; host memory "
         "carries the traffic, and the link between the sockets limits it",
         boards.CONSTRUCTED,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nodeprep.facts.gpus import QUERY
+from nodeprep.facts.gpus import APPS, QUERY
 from nodeprep.model.readings import NvmlGpu, NvmlPair, NvmlReading
 from nodeprep.units import MIB
 from tests.machines.boards import DRIVER
@@ -79,6 +79,10 @@ def nvidia_smi(
     node.answer(
         ("nvidia-smi", QUERY, "--format=csv,nounits"),
         f"{header}mig.mode.current, pstate\n{rows}",
+    )
+    node.answer(
+        ("nvidia-smi", APPS, "--format=csv,nounits"),
+        "gpu_uuid, pid, used_gpu_memory [MiB], name\n",
     )
     node.answer(("nvidia-smi", "topo", "-m"), _levels(len(bus_ids), level, affinity))
     for letter in ("r", "w"):

@@ -14,7 +14,8 @@ def kvm() -> Node:
     node = boards.start(
         boards.GUEST,
         "kvm-guest",
-        "a KVM guest with two L40S passed through: a flat bus, no NUMA node, no link, no port; "
+        "a guest has no mark to judge by. "
+        "A KVM guest with two L40S passed through: a flat bus, no NUMA node, no link, no port; "
         "what the host's ACS does is not visible, so nothing is changed, and no figure of bare "
         "metal is a mark for it: gate.min_busbw_gbps has to be set",
         boards.CONSTRUCTED,

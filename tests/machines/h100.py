@@ -23,7 +23,8 @@ def sxm8() -> Node:
     node = boards.start(
         _BOARD,
         "h100-sxm8",
-        "eight H100 SXM on four NVSwitches, each GPU below a Gen5 switch with its NIC; only "
+        "NVSwitch ports must be left alone. "
+        "Eight H100 SXM on four NVSwitches, each GPU below a Gen5 switch with its NIC; only "
         "the ports above the NVSwitches redirect, as seen on a healthy node of this kind: "
         "NVLink carries the traffic, and no register may be written",
         boards.CONSTRUCTED,

@@ -25,7 +25,8 @@ def acs() -> Node:
     """The source document's node: redirection on every port."""
     node = _node(
         "l40s-acs",
-        "dual-socket EPYC, four L40S below one PCIe switch, ACS redirect on: traffic between the "
+        "ACS redirects; bringup repairs it. "
+        "Dual-socket EPYC, four L40S below one PCIe switch, ACS redirect on: traffic between the "
         "GPUs climbs to the root complex; the repair is to clear 0x2c on four ports",
         boot=1,
         iommu=True,
@@ -39,7 +40,8 @@ def clean() -> Node:
     """The same node with the IOMMU off: the firmware's 0000 stays."""
     node = _node(
         "l40s-clean",
-        "the same hardware with the IOMMU off and ACS never switched on; NVML is not readable "
+        "nothing to repair. "
+        "The same hardware with the IOMMU off and ACS never switched on; NVML is not readable "
         "there, so the text of nvidia-smi has to do",
         boot=2,
         iommu=False,
@@ -53,7 +55,8 @@ def vfio() -> Node:
     """A fifth L40S below the same switch belongs to a guest: nothing may be changed."""
     node = _node(
         "l40s-vfio",
-        "as l40s-acs, but a fifth L40S below the same switch is bound to vfio-pci: ACS keeps a "
+        "a guest's card beside: refused. "
+        "As l40s-acs, but a fifth L40S below the same switch is bound to vfio-pci: ACS keeps a "
         "guest apart there, so nodeprep must refuse and change nothing",
         boot=3,
         iommu=True,
@@ -67,7 +70,8 @@ def narrow() -> Node:
     """One card has eight of its sixteen lanes: it slows the whole ring, and no register helps."""
     node = _node(
         "l40s-narrow",
-        "as l40s-clean, but GPU2 came up with 8 of 16 lanes (a riser, a dirty slot): a warning, "
+        "one card at 8 of 16 lanes. "
+        "As l40s-clean, but GPU2 came up with 8 of 16 lanes (a riser, a dirty slot): a warning, "
         "and the ring is judged by the lanes it has",
         boot=11,
         iommu=False,

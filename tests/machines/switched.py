@@ -15,7 +15,8 @@ def two_switches() -> Node:
     node = boards.start(
         boards.GENOA_2P,
         "l40s-two-switches",
-        "dual-socket EPYC with a Gen4 switch on each socket, two L40S below each, ACS redirect "
+        "two groups, each below a switch. "
+        "Dual-socket EPYC with a Gen4 switch on each socket, two L40S below each, ACS redirect "
         "on: the model runs on two GPUs, so a group stays below its switch, and four downstream "
         "ports are freed; the root ports are left alone, since no group crosses the sockets",
         boards.CONSTRUCTED,
@@ -52,7 +53,8 @@ def broadcom_tree() -> Node:
     node = boards.start(
         boards.GENOA_2P,
         "broadcom-two-level",
-        "dual-socket EPYC, eight RTX PRO 6000 below two leaf switches of one top switch: PIX "
+        "error recovery armed a leaf again. "
+        "Dual-socket EPYC, eight RTX PRO 6000 below two leaf switches of one top switch: PIX "
         "inside a leaf, PXB across; redirection had been cleared in this boot, and error recovery "
         "set it again on the four ports of the second leaf: only these are written",
         boards.CONSTRUCTED,

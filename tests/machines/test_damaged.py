@@ -223,3 +223,15 @@ def test_a_hostile_file_is_refused(content: bytes, tmp_path: Path) -> None:
     error = looked_at(content, tmp_path)
     assert isinstance(error, StateError)
     assert error.hint
+
+
+@pytest.mark.parametrize("word", ["", "zzzz", "0x1d", "1d", "001D", "-01d", "9" * 5000, "٠٠١٣"])
+def test_a_damaged_register_file_is_refused(word: str, tmp_path: Path) -> None:
+    """The file beside a recorded machine that keeps what was written to it."""
+    snapshot = load_snapshot(machine_file("l40s-acs"))
+    file = tmp_path / "registers.json"
+    words = {"0000:42:00.0": word}
+    file.write_bytes(msgspec.json.encode({"boot_id": snapshot.boot_id, "words": words}))
+    with pytest.raises(StateError, match="damaged") as caught:
+        ReplayHost(snapshot, file)
+    assert caught.value.hint

@@ -63,7 +63,9 @@ def test_changed_bits(before: str, after: str, bits: tuple[str, ...]) -> None:
     [
         (("GPU0-GPU1",), "GPU0-GPU1"),
         (("GPU0-GPU1", "GPU0-GPU2"), "GPU0-GPU1, GPU0-GPU2"),
-        (("GPU0-GPU1", "GPU1-GPU2", "GPU0-GPU2"), "every pair of GPU0 GPU1 GPU2"),
+        (("GPU0-GPU1", "GPU1-GPU2", "GPU0-GPU2"), "every pair of GPU0-GPU2"),
+        (("GPU0-GPU2", "GPU2-GPU5", "GPU0-GPU5"), "every pair of GPU0, GPU2, GPU5"),
+        (("GPU0-GPU1", "GPU1-GPU0", "GPU0-GPU2"), "GPU0-GPU1, GPU1-GPU0, GPU0-GPU2"),
         (("GPU0-GPU1", "GPU2-GPU3"), "GPU0-GPU1, GPU2-GPU3"),
         (("strange", "GPU0-GPU1"), "strange, GPU0-GPU1"),
         ((), ""),

@@ -76,18 +76,18 @@ def _undollar(value: Any) -> Any:
     return value
 
 
-def from_script(folder: Path, *arguments: str) -> list[str]:
-    """What docker is given: the script run by bash with a docker that only writes it down."""
+def from_script(folder: Path, *arguments: str, engine: str = "docker") -> list[str]:
+    """What the engine is given: the script run by bash with one that only writes it down."""
     bash = shutil.which("bash")
     assert bash is not None
     tools = folder / "tools"
     tools.mkdir(exist_ok=True)
-    (tools / "docker").write_text(STUB)
-    (tools / "docker").chmod(0o755)
+    (tools / engine).write_text(STUB)
+    (tools / engine).chmod(0o755)
     out = folder / "argv"
     env = {"PATH": f"{tools}:{os.environ['PATH']}", "STUB_OUT": str(out), "LC_ALL": "C.UTF-8"}
     subprocess.run(
-        [bash, str(folder / "docker-run.sh"), *arguments], env=env, check=True, timeout=30
+        [bash, str(folder / f"{engine}-run.sh"), *arguments], env=env, check=True, timeout=30
     )
     return out.read_bytes().decode().split("\0")[:-1]
 

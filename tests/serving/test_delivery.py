@@ -85,8 +85,8 @@ def test_no_group_crosses_a_pair_without_peer_access(granted: set[tuple[int, int
     assert {tuple(gpu.index for gpu in group) for group in made} == granted
 
 
-def test_no_group_crosses_a_redirected_path() -> None:
-    """Four GPUs under one switch whose ports redirect, four under one whose ports do not."""
+def test_a_group_stays_under_its_switch() -> None:
+    """Also where the ports still redirect: `bringup` frees them, and no other pair is nearer."""
     node = machine_facts("l40s-two-switches")
     made = placement.choose_groups(node, len(node.gpus) // 2, 2)
     for group in made:

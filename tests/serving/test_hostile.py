@@ -64,6 +64,9 @@ def test_every_reader_sees_the_same_value_or_the_text_is_refused(
     assert service["volumes"][0]["source"] == path
     line = readback.unit_value(files["vllm-bare.service"], "ExecStart")
     assert readback.unit_words(line)[3] == model
+    for unit in ("vllm.service", "vllm-podman.service"):
+        made = [one for one in files[unit].splitlines() if one.startswith("ExecStartPre=+")]
+        assert readback.unit_words(made[0].partition("=+")[2])[-1] == path
     for name, written in files.items():
         if name.endswith((".service", ".env", ".sh")):
             assert all(one.isprintable() for one in written.split("\n")), name
@@ -85,6 +88,9 @@ def test_the_shell_sees_the_same_value(model: str, path: str) -> None:
         image = argv.index(config.image)
         assert argv[image + 2] == model
         assert f"type=bind,source={config.cache_dir},target=/cache" in argv
+        podman = readback.from_script(place, engine="podman")
+        assert podman[podman.index(config.image) + 2] == model
+        assert f"type=bind,source={config.cache_dir},target=/cache" in podman
         assert sorted(one.name for one in place.iterdir()) == sorted(
             [*files, "tools", "argv", "cache"]
         )
@@ -124,3 +130,21 @@ def refused(check: Callable[[str], str], value: str) -> None:
 
 def harmless(error: UsageError) -> None:
     assert error.message.isprintable()
+
+
+@settings(max_examples=100, deadline=None)
+@given(folder=either, program=either)
+def test_folder_and_program_stay_one_word_of_the_boot_unit(folder: str, program: str) -> None:
+    try:
+        files = render(BASE, install_dir=folder, program=program)
+    except UsageError as error:
+        harmless(error)
+        return
+    words = readback.unit_words(readback.unit_value(files["nodeprep.service"], "ExecStart"))
+    assert words[:2] == [program, "bringup"]
+    if "-o" in words:
+        assert words[words.index("-o") + 1] == folder
+    line = readback.unit_value(files["vllm-podman.service"], "ExecStart")
+    assert readback.unit_words(line)[2] == f"{folder}/podman-run.sh"
+    for text_of_unit in (one for name, one in files.items() if name.endswith(".service")):
+        assert all(one.isprintable() for one in text_of_unit.split("\n"))

@@ -52,7 +52,7 @@ def tiny_model(venv: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
-    """Where the Python sources of a release lie; they are fetched as a wheel and never installed."""
+    """Where the Python sources of a release lie: fetched as a wheel, never installed."""
 
     def of(version: str) -> str:
         if version == INSTALLED:

@@ -82,6 +82,28 @@ def acs_unknown(view: View) -> Iterator[Finding]:
     )
 
 
+@check("evidence-incomplete")
+def way_unknown(view: View) -> Iterator[Finding]:
+    """A GPU whose way up to the root complex cannot be told: its ports are unknown, never clean."""
+    lost = [gpu for gpu in view.facts.gpus if view.tree.broken(gpu.bdf)]
+    if lost and view.facts.functions:
+        yield Finding(
+            id="evidence-incomplete",
+            severity=Severity.WARNING,
+            subject=", ".join(f"GPU{gpu.index} {gpu.bdf}" for gpu in lost),
+            summary=f"the ports above {len(lost)} GPUs are not all known",
+            cause="a bridge above them is not listed, or does not tell its bus number",
+            evidence=tuple(
+                Evidence(source=f"{gpu.bdf} place in sysfs", text="not known up to a root bus")
+                for gpu in lost[:8]
+            ),
+            remedy=Remedy(
+                text="list the bus again as root; a GPU may have fallen off it",
+                commands=("sudo nodeprep audit", "lspci -D -tv"),
+            ),
+        )
+
+
 @check("acs-cmdline-noop")
 def cmdline_without_effect(view: View) -> Iterator[Finding]:
     """Kernel options that do not do what they are given for."""
@@ -179,7 +201,7 @@ def _remedy(view: View, severity: Severity) -> Remedy:
         return Remedy(text="nothing to do while P2P between these GPUs is not used")
     return _refused(view) or Remedy(
         text="clear the redirect bits (mask 002c) of exactly these ports each boot, and read back; "
-        "nodeprep acs plan shows the writes first",
+        "look at the writes first with nodeprep acs plan",
         commands=("sudo nodeprep acs apply", "nodeprep acs verify"),
         risk=f"IOMMU groups below these ports no longer isolate; {_HARM}",
     )
@@ -192,19 +214,18 @@ def _refused(view: View) -> Remedy | None:
         names = ", ".join(one.bdf for one in held[:4])
         more = f" and {len(held) - 4} more" if len(held) > 4 else ""
         return Remedy(
-            text=f"nodeprep refuses to write while {names}{more} can belong to a guest "
-            f"({_holder(held[0])}): stop the guest and release the function (driverctl "
-            f"unset-override {held[0].bdf}), then apply; or leave ACS as it is and set "
-            "NCCL_P2P_DISABLE=1",
+            text=f"not yet: nodeprep refuses to write while {names}{more} can belong to a guest "
+            f"({_holder(held[0])}). Stop the guest and release it (driverctl unset-override "
+            f"{held[0].bdf}), then apply; or leave ACS as it is and set NCCL_P2P_DISABLE=1",
             commands=("nodeprep acs plan",),
             risk="freeing ports beside a function of a guest breaks its isolation",
         )
     mode = view.facts.platform.lockdown
     if mode in ("integrity", "confidentiality"):
         return Remedy(
-            text=f"kernel lockdown ({mode}) lets nobody write these registers, so nodeprep "
-            "refuses: switch ACS off in the firmware setup, or boot with the kernel parameter of "
-            "the plan",
+            text=f"not at run time: kernel lockdown ({mode}) lets nobody write these registers, "
+            "and nodeprep refuses. Switch ACS off in the firmware setup, or boot with the kernel "
+            "parameter of the plan",
             commands=("nodeprep acs plan --format grub",),
             needs_reboot=True,
         )

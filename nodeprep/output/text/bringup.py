@@ -132,7 +132,7 @@ def _stage_word(stage: Stage) -> str:
     return stage.status.value if calm else stage.status.value.upper()
 
 
-def _files(report: Report, look: Look) -> Iterator[RenderableType]:
+def _files(report: Report, _look: Look) -> Iterator[RenderableType]:
     """Each folder in a line, the names of its files below it."""
     folders: dict[str, list[str]] = {}
     for path in report.rendered:
@@ -143,7 +143,7 @@ def _files(report: Report, look: Look) -> Iterator[RenderableType]:
         yield heading("rendered", phrase.count(len(report.rendered), "file"))
     for folder, names in folders.items():
         yield verbatim(f"{folder}/", indent=INDENT)
-        yield from items([say(f" {look.dot} ".join(names), QUIET)], indent=INDENT + 2)
+        yield from items([say(", ".join(names), QUIET)], indent=INDENT + 2)
 
 
 _SECTIONS: tuple[_Section, ...] = (_found, _acs, _gate, _memory, _files)

@@ -86,9 +86,9 @@ def _p2p(statuses: dict[str, str]) -> Text:
 
 def _way(report: ExplainReport, look: Look) -> Table:
     columns = ("", "address", "what", "link", "NUMA", "acs")
-    # Names of devices stand in "what" on a wide terminal only; alone, the kinds fit in one line.
-    free = ("what", "acs") if look.wide else ("acs",)
-    made = table(*columns, free=free, right=("NUMA",))
+    made = table(*columns, free=("what", "acs"), right=("NUMA",))
+    made.columns[2].min_width = len("host bridge 10000:00")
+    made.columns[5].min_width = len("001d RR CR EC")
     labels = _sides(report)
     for hop, (label, style) in zip(report.hops, labels, strict=True):
         made.add_row(

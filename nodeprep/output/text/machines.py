@@ -29,12 +29,12 @@ def machines_page(report: MachinesReport, look: Look) -> Iterator[RenderableType
         note="use one with --machine NAME; exit: what bringup ends with",
     )
     yield blank()
-    made = table("name", "gpus", "exit", "shows", free=("gpus", "shows"), right=("exit",))
+    made = table("name", "gpus", "exit", "shows", free=("name", "gpus", "shows"), right=("exit",))
     for machine in report.machines:
         exit_status = "" if machine.exit_status is None else str(machine.exit_status)
         made.add_row(
             say(machine.name, STRONG),
-            say(machine.gpus),
+            say(phrase.short_model(machine.gpus)),
             say(exit_status),
             say(machine.summary),
         )

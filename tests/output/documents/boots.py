@@ -56,7 +56,7 @@ READY = bringup(
     stages=(
         stage("collect", 0.42, detail="6 functions, 4 GPUs"),
         stage("audit", 0.01, detail="1 critical, 1 warning"),
-        stage("acs", 0.08, detail="4 control words changed and verified"),
+        stage("acs-apply", 0.08, detail="4 ports written"),
         stage("gate", 3.4, detail="24.31 GB/s"),
         stage("memory", 0.02),
         stage("render", 0.05, detail="5 files"),
@@ -79,7 +79,8 @@ NOT_READY = bringup(
     stages=(
         stage("collect", 0.42, detail="6 functions, 4 GPUs"),
         stage("audit", 0.01),
-        stage("acs", 0.0, StageStatus.REFUSED, "lockdown"),
+        stage("acs-plan", 0.0, StageStatus.REFUSED,
+              "kernel lockdown (integrity): nobody may write"),
         stage("gate", 183.0, StageStatus.FAILED, "6.12 GB/s at 512 MiB is below 22.00 GB/s"),
         stage("memory", 0.0, StageStatus.SKIPPED),
         stage("render", 0.0, StageStatus.SKIPPED),
@@ -94,4 +95,23 @@ NOT_READY = bringup(
                      reason="6.12 GB/s at 512 MiB is below 22.00 GB/s"),
     reasons=("gate: 6.12 GB/s at 512 MiB is below 22.00 GB/s",
              "acs: refused, the kernel is locked down"),
+)  # fmt: skip
+SLOW = bringup(
+    NodeVerdict.NOT_READY,
+    exit_status=5,
+    machine="l40s-narrow",
+    simulated=True,
+    stages=(
+        stage("collect", 0.42, detail="6 functions, 4 GPUs"),
+        stage("audit", 0.01, detail="1 finding"),
+        stage("acs-plan", 0.0, detail="0 ports to write"),
+        stage("gate", 3.0, StageStatus.FAILED, "fail-bandwidth: 6.12 GB/s at 512 MiB"),
+        stage("memory", 0.1, detail="285,728 KV tokens at TP 4"),
+        stage("render", 0.0, StageStatus.SKIPPED, "the node has not passed"),
+    ),
+    findings=(NOTE,),
+    gate=gate_result(GateVerdict.FAIL_BANDWIDTH, 6.12, simulated=True,
+                     reason="6.12 GB/s at 512 MiB is below 22.00 GB/s"),
+    memory=memory_plan(),
+    reasons=("gate: fail-bandwidth: 6.12 GB/s at 512 MiB is below 22.00 GB/s",),
 )  # fmt: skip

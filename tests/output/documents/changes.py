@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nodeprep.model.acs import AcsPlan, AcsWrite, AppliedWrite, PortChoice, Refusal
+from nodeprep.model.acs import AcsPlan, AcsWrite, AppliedWrite, PortCheck, PortChoice, Refusal
 from nodeprep.model.pci import parse_bdf
 from nodeprep.model.report import AcsReport
 from tests.output.documents.head import head
@@ -87,4 +87,15 @@ ACS_REFUSED = acs_report(
 )
 ACS_NOTHING = acs_report(
     actions=(), kernel_parameter="", plan=AcsPlan(), detail="no port of a GPU path redirects"
+)
+ACS_NOT_VERIFIED = acs_report(
+    verified=False,
+    detail="not as wanted: 0000:42:00.0",
+    machine="l40s-acs",
+    simulated=True,
+    ports=(
+        PortCheck(bdf=parse_bdf("42:00.0"), expected="0011", found="001d", rearmed=True),
+        PortCheck(bdf=parse_bdf("42:01.0"), expected="0011", found="0011", rearmed=False),
+        PortCheck(bdf=parse_bdf("42:02.0"), expected="0011", found=None, rearmed=False),
+    ),
 )

@@ -64,6 +64,32 @@ EXPLAIN_SOCKETS = ExplainReport(
     findings=(),
 )  # fmt: skip
 
+EXPLAIN_NVLINK = ExplainReport(
+    **head("explain"),
+    pair=("GPU0", "GPU1"),
+    hops=(
+        Hop(bdf=parse_bdf("01:00.0"), what="endpoint", side="a", acs="none", link="gen4 x16",
+            numa_node=0),
+        Hop(bdf=parse_bdf("00:01.1"), what="root port", side="a", acs="001d", link="gen4 x16",
+            redirects=("ReqRedir", "CmpltRedir"), numa_node=0),
+        Hop(bdf=None, what="host bridge 0000:00", side="a", numa_node=0),
+        Hop(bdf=None, what="host bridge 0000:20", side="b", numa_node=0),
+        Hop(bdf=parse_bdf("20:01.1"), what="root port", side="b", acs="0011", link="gen4 x16",
+            numa_node=0),
+        Hop(bdf=parse_bdf("21:00.0"), what="endpoint", side="b", acs="none", link="gen4 x16",
+            numa_node=0),
+    ),
+    level=PathLevels(tree="NODE", driver="NV12"),
+    level_words="NVLink x12 joins them",
+    p2p={"read": "OK", "write": "OK"},
+    nccl_path="P2P over NVLink",
+    would_change=(),
+    would_not_change=("ACS settings: they change no level",),
+    iommu="off",
+    findings=(),
+    machine="a100-nvlink",
+)  # fmt: skip
+
 
 KNOBS = (
     Knob(name="max-num-batched-tokens", value=8192, reason="bounds the activation peak of prefill",
@@ -101,7 +127,18 @@ MACHINES = MachinesReport(
                 "four GPUs under one switch whose ports redirect",
                 "ACS words as Linux sets them",
             ),
+            summary="four GPUs under one switch whose ports redirect",
+            gpus="4 x NVIDIA L40S",
+            exit_status=0,
         ),
         MachineEntry(name="one-gpu", constructed=False, notes=("nothing to judge",)),
+        MachineEntry(
+            name="eight",
+            constructed=False,
+            notes=(),
+            summary="two leaf switches",
+            gpus="8 x NVIDIA RTX PRO 6000 Blackwell Server Edition",
+            exit_status=3,
+        ),
     ),
 )
