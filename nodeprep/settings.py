@@ -106,6 +106,8 @@ class GatePolicy(_Table, frozen=True):
     """Time for all of that."""
     pair_s: Positive = 45.0
     """Deadline of one pair."""
+    total_s: Positive = 1200.0
+    """No further run is begun that might not end within this."""
     copies: bool = True
     """Measure copies with nvbandwidth where it is installed."""
     drift_warning: Fraction = 0.05

@@ -35,6 +35,7 @@ GATE_HISTORY = "gate.json"
 _MAX_ACS_BYTES = 4 << 20
 _MAX_REPORT_BYTES = 64 << 20
 _MAX_HISTORY_BYTES = 16 << 20
+BRINGUP_LOCK = "bringup.lock"
 _LOCK = "acs.lock"
 LOCK_DEADLINE_S = 30.0
 """How long to wait for another nodeprep: several applies of a whole node."""
@@ -57,14 +58,14 @@ class StateStore:
         return self.state_dir / ACS_STATE
 
     @contextmanager
-    def lock(self, deadline_s: float = LOCK_DEADLINE_S) -> Iterator[int]:
+    def lock(self, deadline_s: float = LOCK_DEADLINE_S, name: str = _LOCK) -> Iterator[int]:
         """Keeps boot unit, timer, events and a person from changing ACS at the same time.
 
         Gives the descriptor.  The kernel frees the lock when the last process that has it is gone:
         the holder, and a program that the holder gave it to.  Raises Refused at the deadline.
         """
         with _folder(self.run_dir, create=0o755) as folder:
-            descriptor = _open_lock(self.run_dir / _LOCK, folder)
+            descriptor = _open_lock(self.run_dir / name, folder)
             try:
                 _acquire(descriptor, deadline_s)
                 yield descriptor
@@ -346,7 +347,7 @@ def _acquire(descriptor: int, deadline_s: float) -> None:
             if time.monotonic() >= end:
                 holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
                 raise Refused(
-                    f"another nodeprep (process {holder or 'unknown'}) is changing ACS",
+                    f"another nodeprep (process {holder or 'unknown'}) is at work",
                     hint="wait for it to end, then try again",
                 ) from None
             time.sleep(_LOCK_POLL_S)

@@ -48,6 +48,7 @@ def state_with(
         machine=facts.machine,
         ports=tuple(port for _, port in sorted(ports.items())),
         forced_reason=plan.forced_reason,
+        origin=facts.origin.value,
     )
 
 
@@ -64,10 +65,10 @@ def with_originals(facts: NodeFacts, saved: AcsState | None) -> NodeFacts:
 
 def check_machine(state: AcsState | None, facts: NodeFacts) -> None:
     """Raises StateError when the state folder belongs to another machine."""
-    if state is not None and state.machine != facts.machine:
+    if state is not None and (state.machine, state.origin) != (facts.machine, facts.origin.value):
         raise StateError(
-            f"the saved state is that of {state.machine or 'a real node'}, "
-            f"not of {facts.machine or 'this node'}",
+            f"the saved state is that of {state.machine or 'a node'} ({state.origin}), "
+            f"not of {facts.machine or 'this node'} ({facts.origin.value})",
             hint="choose another folder with --state-dir",
         )
 

@@ -22,7 +22,7 @@ from nodeprep.cli.acs_persist import persist_command
 from nodeprep.cli.options import session_options
 from nodeprep.cli.session import Session
 from nodeprep.errors import Exit, UsageError
-from nodeprep.facts.collect import collect
+from nodeprep.facts.collect import collect, collect_with_gpus
 from nodeprep.model.acs import AcsPlan, AcsVerification, AppliedWrite, PortCheck
 from nodeprep.model.facts import NodeFacts
 from nodeprep.model.finding import Finding
@@ -170,7 +170,7 @@ def _planned(
     if force and not (reason and reason.strip()):
         raise UsageError("--force needs --reason TEXT: it is kept in state and report")
     # Without names: asking lspci for them would take as long as all the rest.
-    facts = collect(session.host, session.settings.accelerators, names=False)
+    facts = collect_with_gpus(session.host, session.settings.accelerators, names=False)
     wanted = plan(
         facts,
         pairs=pair_choice(session.settings, pairs),

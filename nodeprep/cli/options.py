@@ -22,6 +22,9 @@ class Opening(NamedTuple):
     open: Callable[[], Session]
     format: str
     color: str
+    live: bool
+    """It will speak of this computer, not of a recording or a tree."""
+    run_dir: Path | None
 
 
 class _PathType(click.Path):
@@ -128,7 +131,8 @@ def session_options(
                 verbose=verbose,
             )
             if later:
-                return function(session=Opening(opening, format, color), **rest)
+                live = machine is None and snapshot is None and sysfs_root is None
+                return function(session=Opening(opening, format, color, live, run_dir), **rest)
             return function(session=opening(), **rest)
 
         return _with(opened, (*_SOURCE, _format(*formats), _COLOR))

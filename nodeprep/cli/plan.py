@@ -131,11 +131,12 @@ def _request(
 
 def _request_of_node(session: Opening, tp: int | None, asked: dict[str, Any]) -> PlanRequest:
     from nodeprep.facts.collect import collect
-    from nodeprep.memory.request import request_for
+    from nodeprep.memory.request import busy_gib, request_for
 
     opened = session.open()
     facts = collect(opened.host, opened.settings.accelerators, names=False)
     if not facts.gpus:
         raise UsageError("no GPU here to plan for", hint="name them: --gpu L40S:4")
     request = request_for(facts, opened.settings.serving)
-    return replace(request, tensor_parallel=tp or request.tensor_parallel, **asked)
+    size = tp or request.tensor_parallel
+    return replace(request, tensor_parallel=size, busy_gib=busy_gib(facts), **asked)

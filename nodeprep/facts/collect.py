@@ -98,11 +98,14 @@ def collect(host: Host, policy: Accelerators, *, names: bool = True) -> NodeFact
     )
 
 
-def collect_with_gpus(host: Host, policy: Accelerators) -> NodeFacts:
+def collect_with_gpus(host: Host, policy: Accelerators, *, names: bool = True) -> NodeFacts:
     """The same, for what makes no sense without a GPU. Raises NotFound when there is none."""
-    facts = collect(host, policy)
+    facts = collect(host, policy, names=names)
     if facts.gpus:
         return facts
+    bus = facts.status("pci")
+    if bus is not None and bus.error and not facts.functions:
+        raise NotFound(f"the PCI bus could not be listed: {bus.error}", hint=bus.hint or "lspci -D")
     where = "this computer" if host.machine is None and not host.simulates else "the recording"
     raise NotFound(
         f"no accelerator among {len(facts.functions)} PCI functions of {where} "

@@ -15,6 +15,7 @@ from nodeprep.gate.command import Command, Container, started
 from nodeprep.host.base import Host
 from nodeprep.model.base import Record
 from nodeprep.model.readings import CommandResult
+from nodeprep.state import RUN_DIR
 from nodeprep.units import show_bytes
 
 MAX_LOG_BYTES = 8 << 20
@@ -62,7 +63,7 @@ def attempt(
         on_row(size_bytes)
         return True
 
-    with private_folder(host) as folder:
+    with private_folder(host, shared=command.container is not None) as folder:
         argv, env = started(command, folder)
         answer: CommandResult | None = None
         try:
@@ -81,12 +82,16 @@ def attempt(
 
 
 @contextmanager
-def private_folder(host: Host) -> Iterator[str | None]:
-    """A folder of this process alone (0700), gone afterwards; None where nothing really runs."""
+def private_folder(host: Host, *, shared: bool = False) -> Iterator[str | None]:
+    """A folder of this user alone (0700), gone afterwards; None where nothing really runs.
+
+    `shared`: a container engine has to find it, which a unit's private /tmp would hide.
+    """
     if host.simulates:
         yield None
         return
-    folder = tempfile.mkdtemp(prefix="nodeprep-gate-")
+    base = str(RUN_DIR) if shared and os.access(RUN_DIR, os.W_OK) else None
+    folder = tempfile.mkdtemp(prefix="nodeprep-gate-", dir=base)
     try:
         yield folder
     finally:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from nodeprep.gate.attempt import Limits
 from nodeprep.gate.command import P2P_OFF, PAIR_SIZE
-from nodeprep.gate.measure import Bench, told
+from nodeprep.gate.measure import KILL_S, Bench, told
 from nodeprep.gate.suspects import Case, Pair, suspects, veto
 from nodeprep.model.gate import GateResult, GateVerdict
 
@@ -21,8 +21,6 @@ FAILURES = (
     GateVerdict.CRASHED,
 )
 _NOTHING = (GateVerdict.NO_BINARY, GateVerdict.PRECONDITION)
-_KILL_S = 15.0
-"""What ending a run that hangs may take."""
 
 
 def p2p_off(
@@ -38,7 +36,7 @@ def diagnose(
     bench: Bench, group: tuple[int, ...], max_size: str, on: GateResult, off: GateResult | None
 ) -> GateResult:
     """The result with what the pairs showed and what it points at."""
-    end = time.monotonic() + bench.policy.diagnose_s
+    end = time.monotonic() + min(bench.policy.diagnose_s, bench.left_s())
     if off is None:
         off = p2p_off(bench, group, max_size, _left(end))
     pairs, missed = _measure_pairs(bench, group, end) if len(group) > 2 else ({}, 0)
@@ -91,4 +89,4 @@ def _limits(bench: Bench, max_size: str, within_s: float | None) -> Limits:
 
 def _left(end: float) -> float:
     """Seconds for a run that ends, killed if need be, before `end`."""
-    return end - time.monotonic() - _KILL_S
+    return end - time.monotonic() - KILL_S

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from nodeprep.errors import Denied, HostError, NotFound, NotRecorded, ParseError, TimedOut
 from nodeprep.gate.attempt import Attempt, Limits, OnRow, attempt
-from nodeprep.gate.command import NVLINK_SIZE, Command, gate_command
+from nodeprep.gate.command import NVLINK_SIZE, Command, gate_command, members
 from nodeprep.gate.judge import judge
 from nodeprep.gate.repeats import chosen, is_passing, wants_another
 from nodeprep.gate.threshold import threshold
@@ -23,6 +23,8 @@ from nodeprep.model.readings import Stopped
 from nodeprep.parse.nccl_tests import parse_nccl
 from nodeprep.settings import GatePolicy
 
+KILL_S = 15.0
+"""What ending a run that hangs may take."""
 _NVLINK_PATIENCE = 3
 """16 times the data: a node that lost NVLink needs 250 s, and is slow, not hung."""
 
@@ -61,6 +63,15 @@ class Bench:
         self.tell = tell
         self._min_busbw_gbps = min_busbw_gbps
         self._allow_simulated = allow_simulated
+        self._end = time.monotonic() + policy.total_s
+
+    def left_s(self) -> float:
+        """What remains of the time for everything."""
+        return self._end - time.monotonic()
+
+    def has_time(self, max_size: str) -> bool:
+        """Whether one more run would end in time, even if it hung and had to be killed."""
+        return self.left_s() >= self.limits(max_size).deadline_s + KILL_S
 
     def limits(self, max_size: str) -> Limits:
         times = _NVLINK_PATIENCE if max_size == NVLINK_SIZE else 1
@@ -99,13 +110,19 @@ class Bench:
         except (HostError, ParseError) as error:
             result = _no_figures(error, asked_for(None))
         else:
+            astray = _other_gpus(report, self.facts, group)
+            report = replace(report, problems=(*astray, *report.problems))
             result = self._judged(done, report, asked_for(report.nccl_version), len(group))
         return replace(result, binary=command.shown, source=self.tool.source)
 
     def repeated(self, group: Sequence[int], max_size: str, on_row: OnRow) -> GateResult:
         """Runs until the verdict stands: at once, or by the median of at most 1 + repeats."""
         results = [self._after_waiting(group, max_size, on_row)]
-        while not self.host.simulates and wants_another(results, self.policy):
+        while (
+            not self.host.simulates
+            and self.has_time(max_size)
+            and wants_another(results, self.policy)
+        ):
             self.tell(f"run {len(results) + 1}, the last one: {results[-1].reason}")
             results.append(self.once(group, max_size))
         runs = tuple(told(str(number), one) for number, one in enumerate(results, 1))
@@ -116,7 +133,7 @@ class Bench:
         end = time.monotonic() + self.policy.wait_s
         while True:
             result = self.once(group, max_size, on_row=on_row)
-            late = time.monotonic() + self.policy.retry_every_s > end
+            late = time.monotonic() + self.policy.retry_every_s > end or not self.has_time(max_size)
             if self.host.simulates or late or not is_passing(result):
                 return result
             self.tell(f"waiting: {result.reason}")
@@ -180,6 +197,14 @@ def no_run(verdict: GateVerdict, reason: str, mark: Threshold) -> GateResult:
 
 def _read(done: Attempt, *, torch: bool) -> NcclReport:
     return parse_torch(done.answer.stdout, done.text) if torch else parse_nccl(done.text)
+
+
+def _other_gpus(report: NcclReport, facts: NodeFacts, group: Sequence[int]) -> tuple[str, ...]:
+    """Ranks on GPUs that are not of the group, by the addresses they print (2.15.0 and later)."""
+    wanted = {gpu.bdf.partition(".")[0] for gpu in members(facts, group)}
+    ran = {(rank.bus_id or "").lower().partition(".")[0] for rank in report.ranks}
+    strange = sorted(place for place in ran - wanted if place.count(":") == 2)
+    return (f"the run was on GPUs that are not of the group: {', '.join(strange)}",) * bool(strange)
 
 
 def _no_figures(error: HostError | ParseError, mark: Threshold) -> GateResult:

@@ -13,7 +13,7 @@ from nodeprep.gate.command import PCIE_SIZE, free_bytes, members, need_bytes
 from nodeprep.gate.nvlink import has_nvlink
 from nodeprep.host.base import Host
 from nodeprep.model.base import Record
-from nodeprep.model.facts import NodeFacts
+from nodeprep.model.facts import NodeFacts, Origin
 from nodeprep.model.gpu import Gpu
 from nodeprep.settings import GatePolicy
 from nodeprep.units import GIB
@@ -82,6 +82,8 @@ def _obstacles(
 
 def _unknown_to_driver(facts: NodeFacts, found: Sequence[Gpu]) -> Iterator[Obstacle]:
     """GPUs on the bus that the driver does not list: lost, or not bound to it."""
+    if facts.origin is Origin.LIVE and all(gpu.driver_grade == "pci" for gpu in found):
+        yield _passing("no NVIDIA driver answers for these GPUs")
     spoken_for = any(gpu.driver_grade in ("nvml", "nvidia-smi") for gpu in facts.gpus)
     lost = [f"GPU{gpu.index} {gpu.bdf}" for gpu in found if gpu.driver_grade == "pci"]
     if spoken_for and lost:

@@ -125,7 +125,7 @@ def _measured(
         warnings=(*result.warnings, *link_warnings(around.links()), *_nccl_conf(bench.host)),
     )
     off = None
-    if _wants_two_arms(bench.policy, request, mark, result):
+    if _wants_two_arms(bench.policy, request, mark, result) and bench.has_time(size):
         off = p2p_off(bench, group, size)
         result = _with_arm(result, off)
     if request.diagnose and result.verdict in FAILURES and not result.survivors:

@@ -81,8 +81,27 @@ def encoder_tokens(shape: ModelShape, tokens: int) -> int:
     return max(tokens, largest or 0)
 
 
-def encoder_bytes(shape: ModelShape, tokens: int, dtype_bytes: int) -> int:
-    """Peak of the vision encoder over that budget: patches x (2 I + 2 hidden) x bytes.
+def profiled_rows(shape: ModelShape, max_num_seqs: int, tokens: int) -> int:
+    """Sequences of V0's profiling run: as many as can carry the largest image, when there are any.
+
+    min(max_num_seqs, max_num_batched_tokens // tokens of the largest item), at least 1.
+    Source: 0.7.3 worker/model_runner.py _dummy_run.
+    """
+    item = shape.vision.item_tokens if shape.vision is not None else None
+    return max(1, min(max_num_seqs, tokens if item is None else tokens // item))
+
+
+def profiled_images(shape: ModelShape, rows: int, tokens: int) -> int:
+    """Tokens of the images in V0's profiling run; an item longer than its sequence is left out.
+
+    Source: 0.7.3 multimodal/profiling.py get_dummy_data.
+    """
+    item = shape.vision.item_tokens if shape.vision is not None else None
+    return 0 if item is None or item > tokens // rows else rows * item
+
+
+def encoder_bytes(shape: ModelShape, image_tokens: int, dtype_bytes: int) -> int:
+    """Peak of the vision encoder over that many tokens: patches x (2 I + 2 hidden) x bytes.
 
     The first projection, its activation, the residual and the normed input are alive together.
     A tower without numbers is taken as SigLIP so400m, which most current models carry; 0 where
@@ -93,7 +112,7 @@ def encoder_bytes(shape: ModelShape, tokens: int, dtype_bytes: int) -> int:
         return 0
     hidden = vision.hidden_size or _SIGLIP_HIDDEN
     width = vision.intermediate_size or (4 * hidden if vision.hidden_size else _SIGLIP_INTERMEDIATE)
-    patches = encoder_tokens(shape, tokens) * vision.patches_per_token
+    patches = image_tokens * vision.patches_per_token
     return patches * (2 * width + 2 * hidden) * dtype_bytes
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.memory import activation, budget, kv_cache, sampler
+from nodeprep.memory import activation, budget, kv_cache
 from nodeprep.memory.communication import communication_bytes, lazy_bytes
 from nodeprep.memory.cuda_graphs import capture_sizes
 from nodeprep.memory.interval import requested_bytes
 from nodeprep.memory.outcome import Outcome, outcome
 from nodeprep.memory.resolve import Resolved, resolve
-from nodeprep.memory.terms import Terms, rank_terms
+from nodeprep.memory.terms import Terms, profiled, rank_terms
 from nodeprep.memory.weights import rank_tensors
 from nodeprep.model.memory import ModelShape, PlanRequest, PlanStep
 from nodeprep.units import gib, show_bytes
@@ -79,7 +79,7 @@ def _weights(run: Resolved, terms: Terms) -> Iterator[PlanStep]:
 def _peak(run: Resolved, terms: Terms) -> Iterator[PlanStep]:
     shape, tokens = run.shape, run.max_num_batched_tokens
     width = run.dtype_bytes
-    rows = sampler.rows(run.max_num_seqs, tokens)
+    rows = profiled(run)[0]
     if terms.logits:
         yield _bytes(
             "logits", "sequences x vocabulary x bytes", f"{rows} x {shape.vocab_size} x {width}",

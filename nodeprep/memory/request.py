@@ -8,6 +8,7 @@ from nodeprep.model.facts import NodeFacts
 from nodeprep.model.memory import PlanRequest
 from nodeprep.model.serving import goal_tokens
 from nodeprep.settings import ServingPolicy
+from nodeprep.units import gib
 
 
 def request_for(facts: NodeFacts, policy: ServingPolicy) -> PlanRequest:
@@ -27,3 +28,9 @@ def request_for(facts: NodeFacts, policy: ServingPolicy) -> PlanRequest:
         or goal_tokens(policy.goal, first.memory_total_bytes),
         kv_cache_dtype=policy.kv_cache_dtype,
     )
+
+
+def busy_gib(facts: NodeFacts) -> float | None:
+    """What processes hold on the busiest GPU, in GiB; None: no process is known to hold any."""
+    held = [sum(one.memory_bytes or 0 for one in gpu.processes or ()) for gpu in facts.gpus]
+    return gib(max(held)) if any(held) else None

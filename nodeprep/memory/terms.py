@@ -44,10 +44,11 @@ def rank_terms(run: Resolved, rank: int) -> Terms:
     )
     logits, sampling = _sampling(run, rank)
     cublas = budget.cublas_bytes(run.gpu.major)
-    encoder = kept = 0
+    rows, images = profiled(run)
+    encoder = activation.encoder_bytes(shape, images, width)
+    kept = 0
     if run.v1:
         kept = activation.encoder_cache_bytes(shape, run.max_num_batched_tokens, width)
-        encoder = activation.encoder_bytes(shape, run.max_num_batched_tokens, width)
     if run.rules.moe_workspace:
         kept += activation.workspace_bytes(shape, run.max_num_batched_tokens, tp, width)
     hidden = activation.hidden_states_bytes(shape, run.max_num_batched_tokens, width)
@@ -61,7 +62,6 @@ def rank_terms(run: Resolved, rank: int) -> Terms:
         moe_workspace=run.rules.moe_workspace,
     )
     forward = max(forward, encoder)
-    rows = sampler.rows(run.max_num_seqs, run.max_num_batched_tokens)
     chosen = 2 * rows * shape.hidden_size * width
     at_sampling = hidden + chosen + logits + sampling
     peak = max(forward, at_sampling) + cublas + kept
@@ -78,11 +78,21 @@ def rank_terms(run: Resolved, rank: int) -> Terms:
     )  # fmt: skip
 
 
+def profiled(run: Resolved) -> tuple[int, int]:
+    """Rows that the profiling run samples, and tokens of the images in it."""
+    tokens = run.max_num_batched_tokens
+    if run.v1:
+        images = activation.encoder_tokens(run.shape, tokens) if run.shape.vision else 0
+        return sampler.rows(run.max_num_seqs, tokens), images
+    rows = activation.profiled_rows(run.shape, run.max_num_seqs, tokens)
+    return rows, activation.profiled_images(run.shape, rows, tokens)
+
+
 def _sampling(run: Resolved, rank: int) -> tuple[int, int]:
     """Logits and sampler bytes on that rank: all of it in V1, on the driver only in V0."""
     if run.shape.pooling:
         return 0, 0
-    rows = sampler.rows(run.max_num_seqs, run.max_num_batched_tokens)
+    rows, _ = profiled(run)
     vocab = run.shape.vocab_size
     if not run.v1 and rank > 0:
         return sampler.logits_bytes(rows, weights.ceil_div(vocab, run.tp), run.dtype_bytes), 0

@@ -144,3 +144,5 @@ class AcsState(Document, frozen=True, forbid_unknown_fields=True):
     """Recorded machine this belongs to; None for the computer itself."""
     ports: tuple[SavedPort, ...]
     forced_reason: str | None = None
+    origin: str = "live"
+    """Whose registers: `live`, `fabricated` or `replay`."""

@@ -72,17 +72,22 @@ def test_simulated_output_is_refused_by_default(tmp_path: Path) -> None:
         ("silent-mid-run", GateVerdict.HUNG, "after 2 rows"),
     ],
 )
-@pytest.mark.parametrize("version", ["2.13.10", "2.19.6"])
 def test_what_goes_wrong(
-    tmp_path: Path, scratch: Path, mode: str, verdict: GateVerdict, words: str, version: str
+    tmp_path: Path, scratch: Path, mode: str, verdict: GateVerdict, words: str
 ) -> None:
     silence_s = {"hang": 1.0, "silent-mid-run": 5.0}.get(mode, 30.0)
     policy = quick(silence_s=silence_s)
-    result = DoubledNode(tmp_path).gate(mode, version=version, policy=policy)
+    result = DoubledNode(tmp_path).gate(mode, policy=policy)
     assert (result.verdict, result.measured_gbps) == (verdict, None)
     assert words in result.reason
     assert list(scratch.iterdir()) == []
     assert processes_of(tmp_path) == []
+
+
+def test_wrong_data_of_an_old_version(tmp_path: Path) -> None:
+    """It ends with 1 where new ones end with 7."""
+    result = DoubledNode(tmp_path).gate("wrong-data", version="2.13.10")
+    assert result.verdict is GateVerdict.WRONG_DATA
 
 
 def test_wrong_transport(tmp_path: Path) -> None:
@@ -182,6 +187,15 @@ def test_a_dip_does_not_fail_a_node(tmp_path: Path) -> None:
     assert (low.verdict, len(low.runs)) == (GateVerdict.FAIL_BANDWIDTH, 2)
     once = node.gate(slow_runs=[0.5], policy=quick(repeats=0))
     assert (once.verdict, len(once.runs)) == (GateVerdict.FAIL_BANDWIDTH, 1)
+
+
+def test_no_run_is_begun_that_might_end_too_late(tmp_path: Path) -> None:
+    node = DoubledNode(tmp_path)
+    short = quick(total_s=70.0)
+    both = {"two_arms": True, "diagnose": True}
+    result = node.gate(slow_runs=[0.5], policy=short, request=both)
+    assert (result.verdict, len(result.runs)) == (GateVerdict.FAIL_BANDWIDTH, 1)
+    assert runs_of(tmp_path) > 1  # the pairs, whose own limit is shorter
 
 
 @pytest.mark.parametrize("mode", ["wrong-data", "abort", "unknown-option", "too-few-gpus"])

@@ -301,6 +301,21 @@ def test_a_fabric_that_is_not_up() -> None:
     assert measure(host, up).verdict is GateVerdict.PASS
 
 
+def test_other_gpus_than_asked_for() -> None:
+    node = on_switch(4)
+    moved = table(node).replace("[0000:43:00]", "[0000:99:00]")
+    result = measure(GateHost(printing(moved)), node)
+    assert result.verdict is GateVerdict.INVALID_OUTPUT
+    assert "0000:99:00" in result.reason
+
+
+def test_no_driver() -> None:
+    node = on_switch(4, origin=Origin.LIVE, gpu_fields={"driver_grade": "pci"})
+    result = measure(GateHost(printing(table(node))), node)
+    assert result.verdict is GateVerdict.PRECONDITION
+    assert "no NVIDIA driver" in result.reason
+
+
 def test_a_mark_for_a_class() -> None:
     node = on_switch(4)
     policy = GatePolicy(class_busbw_gbps={"pcie4-switch-p2p": 25.0}, repeats=0)

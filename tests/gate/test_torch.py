@@ -37,7 +37,7 @@ def document(ranks: int = 4, busbw: float = 23.5, **fields: Any) -> str:
         for size in (128 * MIB, 256 * MIB, 512 * MIB)
     ]  # fmt: skip
     devices = [
-        {"rank": rank, "device": rank, "name": "NVIDIA L40S", "bus_id": f"0000:4{rank}:00"}
+        {"rank": rank, "device": rank, "name": "NVIDIA L40S", "bus_id": f"0000:4{rank + 3}:00"}
         for rank in range(ranks)
     ]
     whole = {

@@ -12,6 +12,7 @@ from nodeprep.memory.communication import communication_bytes, nccl_buffer_bytes
 from nodeprep.memory.cuda_graphs import capture_sizes
 from nodeprep.memory.plan import plan
 from nodeprep.memory.weights import weight_bytes
+from nodeprep.model.memory import VisionShape
 from nodeprep.units import GIB, MIB, gib
 from tests.memory.shapes import LLAMA_70B, request, shape
 
@@ -130,3 +131,46 @@ def test_safe_kv_bytes_leave_a_margin() -> None:
     assert 0 < safe < result.ranks[0].kv_cache_bytes_low < result.ranks[0].kv_cache_bytes
     assert result.ranks[0].kv_cache_bytes - safe < 2 * GIB
     assert "kv_cache_memory_bytes" not in plan(shape(), request(vllm_version="0.9.2")).recommended
+
+
+VLM = {"patches_per_token": 4, "item_tokens": 16_384, "hidden_size": 1280,
+       "intermediate_size": 5120}  # fmt: skip
+
+
+def test_v0_profiles_as_many_sequences_as_carry_an_image() -> None:
+    """256 sequences shrink to 2 of 16384 image tokens each: hardly anything is sampled."""
+    base = {"vllm_version": "0.7.3", "gpu_name": "NVIDIA H200", "max_model_len": 32_768}
+    text = plan(shape(), request(**base)).ranks[0]
+    images = plan(shape(vision=VisionShape(**VLM)), request(**base)).ranks[0]
+    assert images.sampler_bytes * 90 < text.sampler_bytes
+    assert images.logits_bytes == 2 * 128_256 * 2
+    assert images.activation_bytes > 32_768 * 4 * 2 * (5120 + 1280) * 2
+
+
+def test_v0_leaves_out_an_image_that_is_too_long() -> None:
+    """A context of 8192 tokens carries no image of 16384, so only text is profiled."""
+    base = {"vllm_version": "0.7.3", "gpu_name": "NVIDIA H200", "max_model_len": 8192}
+    images = plan(shape(vision=VisionShape(**VLM)), request(**base)).ranks[0]
+    assert images.activation_bytes < GIB
+    assert images.logits_bytes == 128_256 * 2
+
+
+def test_flashinfer_samples_with_a_third() -> None:
+    base = {"vllm_version": "0.10.1.1", "gpu_name": "NVIDIA A100-SXM4-80GB"}
+    plain, less = (plan(shape(), request(**base, flashinfer=given)) for given in (None, True))
+    assert less.ranks[0].sampler_bytes * 3 == plain.ranks[0].sampler_bytes
+    assert any("--flashinfer" in one for one in plain.assumptions)
+    assert not any("--flashinfer" in one for one in less.assumptions)
+
+
+def test_more_parameters_than_the_shape_has_never_make_weights_negative() -> None:
+    small = plan(shape(LLAMA_70B), request(params_billion=8.0, tensor_parallel=8)).ranks[0]
+    assert 0 < small.weights_bytes < 3 * GIB
+    assert small.kv_cache_bytes < small.requested_bytes
+
+
+def test_memory_in_use_by_others_fails_the_check_at_start() -> None:
+    result = plan(shape(), request(busy_gib=6.0))
+    assert result.limit is not None
+    assert result.limit.startswith("free memory at start")
+    assert any("other processes" in one for one in result.assumptions)

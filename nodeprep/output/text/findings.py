@@ -54,8 +54,11 @@ def worst_style(findings: Iterable[Finding], unknown: Sequence[Unknown] = ()) ->
 
 
 def findings_section(findings: Sequence[Finding], look: Look) -> Iterator[RenderableType]:
-    """Open findings in full, best first; repaired, waived and healthy ones in short."""
-    if not findings:
+    """Open findings in full, best first; repaired, waived and healthy ones in short.
+
+    Alone, `healthy` says what the verdict line says already.
+    """
+    if all(one.id == "healthy" for one in findings):
         return
     yield blank()
     yield heading("findings")
