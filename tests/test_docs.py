@@ -156,7 +156,7 @@ def type_words(kind: Any) -> str:
         (kind,) = [one for one in get_args(kind) if one is not type(None)]
     kind = plain(kind)
     if get_origin(kind) is tuple:
-        return f"list of {WORDS[get_args(kind)[0]]}s"
+        return f"list of {WORDS[plain(get_args(kind)[0])]}s"
     if get_origin(kind) is dict:
         value = plain(get_args(kind)[1])
         return f"table of {WORDS[value]}s" if value in WORDS else "table of values"

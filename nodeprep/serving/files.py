@@ -23,14 +23,15 @@ def mode_of(name: str) -> int:
 
 
 def write(
-    files: Mapping[str, str], out_dir: str | Path, *, dry_run: bool = False
+    files: Mapping[str, str], out_dir: str | Path, *, dry_run: bool = False, durable: bool = False
 ) -> tuple[RenderedFile, ...]:
     """Put the files into a folder, made when missing; `changed` only where content or mode differ.
 
     Each file is written beside its place and renamed into it; the one before it stays as
-    `NAME.prev`.  `dry_run` says what would change.  Raises Refused for a folder that is a symbolic
-    link or that anybody can write to, and for a place taken by something that is not a plain file;
-    NodeprepError when the disk refuses.
+    `NAME.prev`.  `dry_run` says what would change.  `durable` forces them to disk; rendered files
+    need it not, since the boot run compares and writes them before anything reads them.  Raises
+    Refused for a folder that is a symbolic link or that anybody can write to, and for a place taken
+    by something that is not a plain file; NodeprepError when the disk refuses.
     """
     for name in files:
         if not name or name.startswith(".") or "/" in name or not name.isprintable():
@@ -43,7 +44,9 @@ def write(
             return tuple(
                 RenderedFile(
                     path=str(folder / name),
-                    changed=_put(place, name, files[name].encode(), dry_run=dry_run),
+                    changed=_put(
+                        place, name, files[name].encode(), dry_run=dry_run, durable=durable
+                    ),
                 )
                 for name in sorted(files)
             )
@@ -90,7 +93,7 @@ def _opened(folder: Path) -> Iterator[int]:
         os.close(place)
 
 
-def _put(place: int, name: str, content: bytes, *, dry_run: bool) -> bool:
+def _put(place: int, name: str, content: bytes, *, dry_run: bool, durable: bool) -> bool:
     """Whether the file changed (or would)."""
     before = _read(place, name)
     if before == (content, mode_of(name)):
@@ -99,7 +102,7 @@ def _put(place: int, name: str, content: bytes, *, dry_run: bool) -> bool:
         return True
     if before is not None and before[0] != content:
         _keep_previous(place, name)
-    replace_in(place, name, content, mode_of(name))
+    replace_in(place, name, content, mode_of(name), fsync=durable)
     return True
 
 

@@ -42,7 +42,7 @@ def install(
         raise NeedsRoot("--install writes to /etc", hint="run it with sudo")
     wanted = [f"{INSTALLED_UNITS[form]}{one.suffix}.service" for one in configs]
     units = {name: texts[name] for name in (*_GATE_UNITS, *wanted)}
-    files = write(texts, out) + write(units, unit_dir)
+    files = write(texts, out, durable=True) + write(units, unit_dir, durable=True)
     _systemctl(host, "daemon-reload")
     why_not = _why_not(store, boot_id, configs)
     if why_not is not None:

@@ -15,7 +15,7 @@ from nodeprep.errors import Exit, UsageError
 
 NOT_NEEDED = ("nodeprep.host", "nodeprep.facts", "nodeprep.state", "nodeprep.audit",
               "nodeprep.acs", "nodeprep.serving", "nodeprep.gate", "nodeprep.settings",
-              "nodeprep.cli.session", "rich", "subprocess")  # fmt: skip
+              "nodeprep.cli.session", "rich")  # fmt: skip
 
 
 def run(*arguments: str) -> Result:
