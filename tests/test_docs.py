@@ -99,7 +99,7 @@ def test_no_section_of_a_page_is_empty(finding_id: str) -> None:
 def test_pages_name_only_ids_that_exist() -> None:
     """A page sends its reader to other pages by id."""
     families = re.compile(
-        r"\b(?:acs|p2p|iommu|pcie|gpu|bar1|numa|vm|vfio|mig|level|host|driver|upstream)(?:-[a-z0-9]+){2,}"
+        r"(?<![\w-])(?:acs|p2p|iommu|pcie|gpu|bar1|numa|vm|vfio|mig|level|host|driver|upstream)(?:-[a-z0-9]+){2,}"
     )
     for finding_id in page_ids():
         named = set(families.findall(page(finding_id)))
