@@ -83,10 +83,11 @@ def test_bar1_as_large_as_the_memory_is_enough(bar1_gib: int, told: bool) -> Non
 
 
 def test_healthy_counts_pairs_over_pcie_and_over_nvlink() -> None:
-    node = facts(switch_of(3, control=0x11), nvlinks=4)
+    node = facts(switch_of(3, control=0x11))
+    node = replace(node, pairs=(replace(node.pairs[0], nvlinks=4), *node.pairs[1:]))
     (first, *_) = audit(node, Settings(), TODAY)
     assert first.id == "healthy"
-    assert "0 pairs over PCIe, 3 over NVLink" in first.evidence[0].text
+    assert "2 pairs over PCIe, 1 over NVLink" in first.evidence[0].text
 
 
 def saved(rearmed: int, *, boot_id: str | None = None) -> NodeFacts:

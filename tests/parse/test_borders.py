@@ -9,6 +9,7 @@ from nodeprep.model.pci import PortType
 from nodeprep.model.topology import LevelMatrix
 from nodeprep.parse.cmdline import parse_cmdline
 from nodeprep.parse.lspci import parse_lspci
+from nodeprep.parse.lspci_tree import parse_lspci_tree
 from nodeprep.parse.matrix import MAX_DEVICES
 from nodeprep.parse.nvidia_smi_table import parse_nvidia_smi_table
 from nodeprep.parse.pci_config import parse_pci_config
@@ -42,6 +43,7 @@ def test_every_documented_pci_option_is_known(option: str) -> None:
 def test_as_much_as_is_let_in_is_let_in() -> None:
     assert len(decode(b"a" * MAX_TEXT_BYTES)) == MAX_TEXT_BYTES
     assert clean_text("\n" * MAX_LINES) == "\n" * MAX_LINES
+    assert clean_text("a" * MAX_TEXT_BYTES) == ""  # a line over MAX_LINE comes back empty
     with pytest.raises(ParseError):
         clean_text("\n" * (MAX_LINES + 1))
     with pytest.raises(ParseError):
@@ -79,7 +81,7 @@ def test_the_class_code_decides_how_much_is_read() -> None:
     ("line", "numa", "group"),
     [
         ("Flags: bus master, fast devsel, NUMA node 1, IOMMU group 17", 1, 17),
-        ("Flags: bus master, NUMA node 1x, IOMMU group 17b", None, None),
+        ("Flags: bus master, fast devsel, NUMA node 1x, IOMMU group 17b", None, None),
         ("NUMA node: 3", 3, None),
         ("IOMMU group: 9", None, 9),
     ],
@@ -130,3 +132,8 @@ def test_use_of_a_gpu_that_is_not_told(shown: str, busy: int | None) -> None:
 def test_processes_of_drivers_that_know_no_instances() -> None:
     old = WHOLE.replace("   N/A  N/A            ", "                      ")
     assert [one.pid for one in parse_nvidia_smi_table(old).processes] == [4711, 1912]
+
+
+def test_a_domain_of_lspci_t_is_hexadecimal() -> None:
+    (node,) = parse_lspci_tree("-[10ab:c0]---1f.7\n").nodes
+    assert node.bdf == "10ab:c0:1f.7"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -49,7 +50,7 @@ def parts() -> Path:
     """The folder with `root` and `kernels`; built when it is not there yet."""
     made = subprocess.run(
         [str(CHECKOUT / "scripts" / "vm-guest")], stdout=subprocess.PIPE, text=True, timeout=900,
-        env={**__import__("os").environ, "PYTHON": sys.executable},
+        env={**os.environ, "PYTHON": sys.executable},
     )  # fmt: skip
     assert made.returncode == 0, "scripts/vm-guest failed; see its output above"
     return Path(made.stdout.strip())
