@@ -8,7 +8,7 @@ from nodeprep.audit.run import audit, unknowns
 from nodeprep.cli.options import session_options
 from nodeprep.cli.session import Session
 from nodeprep.facts.collect import collect
-from nodeprep.model.report import AuditReport
+from nodeprep.model.audit_report import AuditReport
 from nodeprep.stamp import stamp
 
 

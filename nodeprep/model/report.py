@@ -6,8 +6,8 @@ from enum import Enum
 from typing import Any
 
 from nodeprep.model.acs import AcsPlan, AcsWrite, AppliedWrite, PortCheck, Refusal
+from nodeprep.model.audit_report import AuditReport as AuditReport
 from nodeprep.model.base import Document, Record
-from nodeprep.model.facts import NodeFacts
 from nodeprep.model.finding import Finding, Unknown
 from nodeprep.model.gate import GateResult
 from nodeprep.model.memory import MemoryPlan
@@ -34,12 +34,6 @@ class Stage(Record, frozen=True):
 class NodeVerdict(Enum):
     READY = "ready"
     NOT_READY = "not-ready"
-
-
-class AuditReport(Document, frozen=True):
-    findings: tuple[Finding, ...]
-    unknown: tuple[Unknown, ...]
-    facts: NodeFacts
 
 
 class AcsReport(Document, frozen=True):
