@@ -42,8 +42,19 @@ class _PathType(click.Path):
 
 _MAX_PATH, _MAX_NAME = 4000, 255
 PATH = _PathType(path_type=Path)
-BUSBW = click.FloatRange(min=0, min_open=True, max=1e6)
-"""GB/s; nan and inf are none."""
+
+
+class _Busbw(click.FloatRange):
+    """GB/s; nan and inf are none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if number != number:
+            self.fail("not a number", param, ctx)
+        return number
+
+
+BUSBW = _Busbw(min=0, min_open=True, max=1e6)
 
 _FORMATS = ("auto", "text", "brief", "json")
 _COLOR = click.option(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,7 +80,10 @@ def _tensors(file: Path) -> tuple[TensorHeader, ...]:
 
 def _read(path: Path, limit: int) -> bytes:
     try:
-        with path.open("rb") as file:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise UsageError(f"cannot read {path}: it is no plain file")
             return file.read(limit)
     except OSError as error:
         raise _unreadable(path, error) from None

@@ -335,7 +335,7 @@ def _supervised(
             pass_fds=held,
         )
     except OSError as error:
-        raise HostError(f"cannot start {shown[0]}: {error.strerror}") from error
+        raise NotFound(f"cannot start {shown[0]}: {error.strerror}") from error
     assert process.stdout is not None
     assert process.stderr is not None
     lines: SimpleQueue[str | None] = SimpleQueue()

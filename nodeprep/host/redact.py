@@ -74,6 +74,16 @@ _RULES: tuple[tuple[str, re.Pattern[str], Make], ...] = tuple(
         ),
     )
 )
+_PEM = re.compile(
+    r"(-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----).{0,20000}?"
+    r"(-----END [A-Z ]{0,40}PRIVATE KEY-----|$)",
+    re.DOTALL,
+)
+_OPTION = re.compile(
+    r"(?P<name>--[\w-]{0,40}(?:key|token|secret|passw(?:or)?d)[ \t]{1,4}[\"']?)"
+    r"(?P<value>[^\s\"'-][^\s\"']{0,400})",
+    re.IGNORECASE,
+)
 _ASSIGNED = re.compile(
     r"(?P<name>\b[\w.-]{0,40}(?:key|token|secret|passw(?:or)?d|passphrase|credentials?)s?[\"']?"
     r"[ \t]{0,8}[=:][ \t]{0,8}[\"']?)(?P<value>[^\s\"'&,;]{1,400})",
@@ -106,6 +116,8 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """The text with every private value replaced."""
+        text = _PEM.sub(r"\1 redacted-key \2", text)
+        text = _OPTION.sub(self._assigned, text)
         text = _ASSIGNED.sub(self._assigned, text)
         for kind, pattern, make in _RULES:
             text = pattern.sub(partial(self._stand_in, kind, make), text)

@@ -89,16 +89,23 @@ def end_group(group: int, reap: Callable[[], object]) -> tuple[str, ...]:
     if not _exists(group):
         return ()
     family = {(one.pid, one.started) for one in _family(group)}
+    interrupted = False
     for number, grace_s in ((signal.SIGTERM, _TERM_GRACE_S), (signal.SIGKILL, _KILL_GRACE_S)):
         end = time.monotonic() + grace_s
         alive = _alive(group, family)
         _send(group, alive if number is signal.SIGKILL else (), number)
-        while alive and time.monotonic() < end:
-            time.sleep(_POLL_S)
-            reap()
-            alive = _alive(group, family)
+        try:
+            while alive and time.monotonic() < end:
+                time.sleep(_POLL_S)
+                reap()
+                alive = _alive(group, family)
+        except KeyboardInterrupt:
+            # Whoever asks twice does not want to wait; what was started still has to end.
+            interrupted = True
         if not alive:
-            return ()
+            break
+    if interrupted:
+        raise KeyboardInterrupt
     return tuple(map(str, alive))
 
 

@@ -41,6 +41,9 @@ def write(
         return tuple(RenderedFile(path=str(folder / name), changed=True) for name in sorted(files))
     try:
         with _opened(folder) as place:
+            # Whatever stands in the way is told before the first file is written, not after.
+            for name in files:
+                _read(place, name)
             return tuple(
                 RenderedFile(
                     path=str(folder / name),

@@ -19,7 +19,7 @@ NOT_NEEDED = ("nodeprep.host", "nodeprep.facts", "nodeprep.state", "nodeprep.aud
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(command, arguments, standalone_mode=False)
+    return CliRunner(env={"COLUMNS": "120"}).invoke(command, arguments, standalone_mode=False)
 
 
 def document(*arguments: str) -> Any:
