@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 from msgspec.structs import replace
 
+from nodeprep.acs.again import saved_in_this_boot
 from nodeprep.acs.apply import apply
 from nodeprep.acs.outcome import Unfinished
 from nodeprep.acs.pairs import parse_pairs
@@ -177,7 +178,8 @@ class _Run:
         return facts
 
     def _audit(self, facts: NodeFacts) -> tuple[Finding, ...]:
-        return audit(facts, self._settings, self._options.today)
+        known = replace(facts, acs_saved=saved_in_this_boot(facts, self._store))
+        return audit(known, self._settings, self._options.today)
 
     def _audit_again(self, before: tuple[Finding, ...], facts: NodeFacts) -> tuple[Finding, ...]:
         """Findings after the repair: what is gone is shown as resolved."""
@@ -192,7 +194,11 @@ class _Run:
 
     def _free_paths(self, facts: NodeFacts) -> tuple[NodeFacts, AcsSection]:
         plan = self._stage("acs-plan", lambda: self._plan_acs(facts), "{} to write", AcsPlan())
-        section = AcsSection(actions=plan.actions, kernel_parameter=plan.kernel_parameter)
+        section = AcsSection(
+            actions=plan.actions,
+            kernel_parameter=plan.kernel_parameter,
+            warnings=plan.warnings,
+        )
         if plan.refusals:
             self._fail("acs-plan", Exit.REFUSED, plan.refusals[0].reason, StageStatus.REFUSED)
             return facts, section
@@ -365,7 +371,7 @@ def _memory(facts: NodeFacts, settings: Settings) -> MemoryPlan:
 def _told(value: object) -> str:
     """A stage's result in a few words."""
     if isinstance(value, AcsPlan):
-        return count(len(value.writes), "port")
+        return "; ".join((count(len(value.writes), "port"), *value.warnings))
     if isinstance(value, GateResult):
         simulated = " (simulated)" if value.simulated else ""
         return f"{value.verdict.value}: {value.reason}{simulated}"

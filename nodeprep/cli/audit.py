@@ -9,6 +9,7 @@ from nodeprep.cli.options import session_options
 from nodeprep.cli.session import Session
 from nodeprep.facts.collect import collect
 from nodeprep.model.audit_report import AuditReport
+from nodeprep.model.facts import NodeFacts
 from nodeprep.stamp import stamp
 
 
@@ -21,6 +22,7 @@ def command(session: Session) -> int:
     names of devices: asking lspci for them would take as long as all the rest.
     """
     facts = collect(session.host, session.settings.accelerators, names=session.format != "json")
+    facts = _with_saved_words(facts, session)
     findings = audit(facts, session.settings, session.today)
     session.emit(
         AuditReport(
@@ -31,3 +33,17 @@ def command(session: Session) -> int:
         )
     )
     return session.status_of(findings)
+
+
+def _with_saved_words(facts: NodeFacts, session: Session) -> NodeFacts:
+    """The facts with what was written in this boot, where anything was: has it come back?"""
+    try:
+        if not session.store.acs_file.exists():
+            return facts
+    except OSError:
+        return facts
+    from msgspec.structs import replace
+
+    from nodeprep.acs.again import saved_in_this_boot
+
+    return replace(facts, acs_saved=saved_in_this_boot(facts, session.store))

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 import click
 
 from nodeprep.cli.options import PATH, session_options
 from nodeprep.cli.session import Session
-from nodeprep.errors import ParseError, UsageError
+from nodeprep.errors import Exit, ParseError, UsageError
 from nodeprep.lint.run import lint
 from nodeprep.lint.server import Node
 from nodeprep.model.facts import Origin
-from nodeprep.model.launch import LaunchText
+from nodeprep.model.finding import Unknown
+from nodeprep.model.launch import LaunchText, TextNote
 from nodeprep.model.report import LintReport
+from nodeprep.output.escape import safe
 from nodeprep.parse.launch import read_launches
 from nodeprep.parse.text import decode
 from nodeprep.serving.architecture import capability_of
@@ -43,7 +47,9 @@ def command(
     an environment file, a systemd unit, or a folder of these. Files that name each other are read
     together.
     """
-    texts = [(str(path), _read(path)) for path in _all_files(files)]
+    paths = _all_files(files)
+    texts = [(str(path), _read(path, given=path in files)) for path in paths]
+    texts += [(str(one), _unread("no file in it")) for one in _without_files(files, paths)]
     result = lint(
         texts,
         shape_of=shape_of,
@@ -61,35 +67,76 @@ def command(
             version_source=result.version_source,
         )
     )
+    if not (result.servers or result.findings or any(text.metrics for _, text in texts)):
+        click.echo(f"nodeprep: {safe(_nothing(result.unknown))}", err=True)
+        return Exit.ERROR
     return session.status_of(result.findings)
+
+
+def _nothing(unknown: tuple[Unknown, ...]) -> str:
+    first = unknown[0] if unknown else None
+    why = f": {first.subject}: {first.reason}" if first is not None else ""
+    more = f", and {len(unknown) - 1} more" if len(unknown) > 1 else ""
+    return f"nothing was checked, no vLLM server was found{why}{more}"
 
 
 def _all_files(given: tuple[Path, ...]) -> list[Path]:
     found: list[Path] = []
     for path in given:
-        if path.is_dir():
-            found += sorted(
-                one for one in path.iterdir() if one.is_file() and not one.name.startswith(".")
-            )
-        else:
-            found.append(path)
+        found += _entries(path) if path.is_dir() else [path]
     if len(found) > _MOST_FILES:
         raise UsageError(f"{len(found)} files", hint=f"name at most {_MOST_FILES}")
     return found
 
 
-def _read(path: Path) -> LaunchText:
+def _entries(folder: Path) -> list[Path]:
+    """What lies in a folder but hidden files and folders; broken links and pipes are told later."""
     try:
-        with path.open("rb") as opened:
-            content = opened.read(_MAX_BYTES + 1)
+        return sorted(
+            one for one in folder.iterdir() if not one.name.startswith(".") and not one.is_dir()
+        )
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}", hint="name a file") from None
-    if len(content) > _MAX_BYTES:
-        raise ParseError(f"{path} is over {_MAX_BYTES >> 20} MiB", hint="keep what matters")
+        raise UsageError(f"cannot read {folder}: {error.strerror}", hint="name files") from None
+
+
+def _without_files(given: tuple[Path, ...], found: list[Path]) -> list[Path]:
+    return [
+        path
+        for path in given
+        if path not in found and not any(path in one.parents for one in found)
+    ]
+
+
+def _read(path: Path, *, given: bool) -> LaunchText:
+    """What the file says; one that cannot be read, says why.  `given`: named by the user.
+
+    Raises UsageError for a named file that cannot be opened.
+    """
     try:
+        content = _content(path)
         return read_launches(decode(content), path.name)
+    except OSError as error:
+        if given:
+            raise UsageError(f"cannot read {path}: {error.strerror}", hint="name a file") from None
+        return _unread(f"cannot be read: {error.strerror}")
     except ParseError as error:
-        raise ParseError(f"{path}: {error.message}", hint=error.hint) from None
+        return _unread(error.message)
+
+
+def _content(path: Path) -> bytes:
+    # Opening a pipe waits for its writer without O_NONBLOCK.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as opened:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ParseError("it is no regular file")
+        content = opened.read(_MAX_BYTES + 1)
+    if len(content) > _MAX_BYTES:
+        raise ParseError(f"it is over {_MAX_BYTES >> 20} MiB")
+    return content
+
+
+def _unread(reason: str) -> LaunchText:
+    return LaunchText(launches=(), notes=(TextNote(line=None, kind="unread", text=reason),))
 
 
 def _node(session: Session, gpu: str | None, memory_gib: float | None) -> Node:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from nodeprep.lint.ranges import is_unresolved
 from nodeprep.lint.said import CRITICAL, INFO, WARNING, say
 from nodeprep.lint.server import Server
-from nodeprep.model.finding import Finding, Severity
+from nodeprep.model.finding import Finding, Severity, Unknown
 from nodeprep.model.launch import Container
 from nodeprep.units import show_bytes
 
@@ -139,14 +140,20 @@ def _hardened(box: Container) -> bool:
     )
 
 
-def gpus(server: Server, box: Container) -> Iterator[Finding]:
+def gpus(server: Server, box: Container) -> Iterator[Finding | Unknown]:
     asked = (
         box.has("gpus")
         or box.first("runtime") == "nvidia"
         or any("nvidia" in one for one in box.options.get("device", ()))
         or box.has("privileged")
     )
-    if not asked:
+    if not asked and is_unresolved(box.image):
+        yield Unknown(
+            subject=f"the container's options ({server.place(box.line)})",
+            reason=f"{(box.image or '')[:80]} may hold some of them: whether it has a GPU is open",
+            hint="write the options out",
+        )
+    elif not asked:
         yield say(
             server, "container-gpus-missing", CRITICAL, "--gpus",
             "the container is given no GPU",

@@ -49,6 +49,8 @@ def sequences(server: Server) -> Iterator[Finding]:
 def own_all_reduce(server: Server) -> tuple[bool | None, str]:
     """Whether vLLM's own all-reduce kernel runs, and why; None: it depends on the node."""
     size = server.tensor_parallel
+    if server.unresolved("tensor-parallel-size"):
+        return None, "the number of GPUs is not known"
     if size < 2:
         return False, "one GPU"
     if server.value("disable-custom-all-reduce") is True:

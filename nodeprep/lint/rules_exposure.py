@@ -4,21 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from nodeprep.lint.ranges import is_unresolved
 from nodeprep.lint.said import CRITICAL, WARNING, say
 from nodeprep.lint.server import Server
-from nodeprep.model.finding import Finding
+from nodeprep.model.finding import Finding, Unknown
 from nodeprep.model.launch import Form
 
 _EVERY = ("", "0.0.0.0", "::", "*")  # noqa: S104
 _PARTS = (Form.YAML, Form.JSON, Form.ENV_FILE)
 
 
-def exposure(server: Server) -> Iterator[Finding]:
+def exposure(server: Server) -> Iterator[Finding | Unknown]:
     """Published on every address: critical without a key, a warning with one."""
     how = _open_to_all(server)
     if server.launch.form in _PARTS:
         return
     keyless = not _has_key(server)
+    box = server.container
+    for value in () if box is None or how is not None else box.options.get("publish", ()):
+        if is_unresolved(value):
+            yield Unknown(
+                subject=f"--publish {value[:80]} ({server.place(server.launch.line)})",
+                reason="the address is filled in when the command runs: who can reach it is open",
+                hint="write the address: --publish 127.0.0.1:8000:8000",
+            )
     if how is not None:
         yield say(
             server, "server-exposed", CRITICAL if keyless else WARNING, how,
@@ -60,7 +69,7 @@ def _open_to_all(server: Server) -> str | None:
     if box.has("publish-all"):
         return "--publish-all"
     for value in box.options.get("publish", ()):
-        if _address(value) in _EVERY:
+        if not is_unresolved(value) and _address(value) in _EVERY:
             return f"--publish {value}"
     return None
 

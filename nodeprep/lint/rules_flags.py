@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from nodeprep.lint.ranges import is_unresolved
 from nodeprep.lint.said import CRITICAL, INFO, WARNING, say
-from nodeprep.lint.server import Option, Server, base_name
-from nodeprep.model.finding import Finding, Severity
+from nodeprep.lint.server import Option, Server, base_name, out_of_range
+from nodeprep.model.finding import Finding, Severity, Unknown
 from nodeprep.model.launch import Form, Given
 from nodeprep.model.serving import KnobValue
 from nodeprep.serving import flags
@@ -20,6 +21,7 @@ _DEPRECATED = {"calculate-kv-scales": ((0, 19, 0), "a checkpoint that carries KV
 _ON_IN_V1 = ("enable-chunked-prefill", "enable-prefix-caching")
 """On by themselves for generating models in engine V1."""
 _NOT_FLAGS = ("model", "config", "help")
+_SECRET_OPTIONS = ("api-key", "hf-token")
 
 
 def known_flags(server: Server) -> Iterator[Finding]:
@@ -27,6 +29,8 @@ def known_flags(server: Server) -> Iterator[Finding]:
     for given in server.launch.options:
         name = base_name(given)
         if name in _NOT_FLAGS or flags.flag(name, server.version) is not None:
+            continue
+        if _filled_in_later(server, given.name):
             continue
         lived = flags.history(name)
         if lived is None:
@@ -84,6 +88,8 @@ def values(server: Server) -> Iterator[Finding]:
         spec = flags.flag(base_name(given), server.version)
         if spec is None or given.twice or given.nested or given.value is None:
             continue
+        if _filled_in_later(server, given.value):
+            continue
         if "." in given.plain or base_name(given) != given.plain:
             yield from _dotted(server, given)
             continue
@@ -127,13 +133,39 @@ def _problem(server: Server, given: Given, spec: flags.FlagSpec) -> str | None:
         return None
     value: KnobValue = given.value if given.value is not None else ""
     if spec.kind in ("text", "scalar") and isinstance(value, (int, float)):
-        return None if not isinstance(value, bool) else flags.check_value(spec, value)
+        wrong = flags.check_value(spec, value) if isinstance(value, bool) else None
+        return wrong or out_of_range(spec.name, value)
     if spec.kind in ("switch", "toggle") and given.spelled:
         off = f"; --no-{spec.name} switches it off" if spec.kind == "toggle" else ""
         return f"it takes no value on a command line{off}"
     if spec.kind == "json" and isinstance(value, (int, str)) and str(value).isdigit():
         return None  # -O3
-    return flags.check_value(spec, value)
+    return flags.check_value(spec, value) or out_of_range(spec.name, value)
+
+
+def _filled_in_later(server: Server, text: KnobValue | None) -> bool:
+    return not server.is_file and is_unresolved(text)
+
+
+def unresolved(server: Server) -> Iterator[Unknown]:
+    """Options whose value, or whose very name, only the shell or compose fills in."""
+    for given in server.launch.options:
+        name = base_name(given)
+        if given.twice or name in _SECRET_OPTIONS:
+            continue
+        if _filled_in_later(server, given.name) or _filled_in_later(server, given.value):
+            yield _unknown(server, given.line, f"--{name}", _text(given.value))
+    for name, text in (("--config", server.launch.config_file), ("model", server.launch.model)):
+        if _filled_in_later(server, text):
+            yield _unknown(server, server.launch.line, name, str(text))
+
+
+def _unknown(server: Server, line: int | None, name: str, text: str) -> Unknown:
+    return Unknown(
+        subject=f"{name} ({server.place(line)})",
+        reason=f"{text[:80]} is filled in when the command runs, and not given in the files read",
+        hint="give the file that sets it too, or write the value",
+    )
 
 
 def dropped(server: Server) -> Iterator[Finding]:
@@ -218,10 +250,11 @@ def form(server: Server) -> Iterator[Finding]:
             cause="its reader refuses every other ending, though JSON is YAML",
             do="keep it under a name that ends in .yaml, or give its values as flags",
         )  # fmt: skip
-    if launch.config_file is not None and not launch.config_file.endswith((".yaml", ".yml")):
+    named = None if _filled_in_later(server, launch.config_file) else launch.config_file
+    if named is not None and not named.endswith((".yaml", ".yml")):
         yield say(
             server, "vllm-config-form", CRITICAL, "--config",
-            f"--config {launch.config_file}: vLLM takes only names that end in .yaml or .yml",
+            f"--config {named}: vLLM takes only names that end in .yaml or .yml",
             cause="its reader refuses every other ending, though JSON is YAML",
             do="rename the file",
         )  # fmt: skip

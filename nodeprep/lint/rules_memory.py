@@ -11,6 +11,12 @@ from nodeprep.memory.plan import plan
 from nodeprep.model.finding import Finding, Unknown
 from nodeprep.model.memory import ModelShape, PlanRequest
 
+_PLANNED = (
+    "tensor-parallel-size", "pipeline-parallel-size", "gpu-memory-utilization", "max-model-len",
+    "max-num-seqs", "max-num-batched-tokens", "kv-cache-dtype", "quantization", "dtype",
+    "enforce-eager", "enable-chunked-prefill", "block-size",
+)  # fmt: skip
+
 ShapeOf = Callable[[str], ModelShape]
 
 
@@ -24,6 +30,14 @@ def memory(server: Server, shape_of: ShapeOf) -> Iterator[Finding | Unknown]:
             subject=f"memory of {server.name}", reason="the GPUs it is for are not known",
             hint="name them: --gpu L40S:4",
         )  # fmt: skip
+        return
+    open_names = server.unresolved(*_PLANNED)
+    if open_names:
+        yield Unknown(
+            subject=f"memory of {server.name}",
+            reason=f"not given in the files read: {', '.join(open_names)}",
+            hint="write the values, or give the file that sets them too",
+        )
         return
     try:
         result = plan(shape_of(model), _request(server, gpu))

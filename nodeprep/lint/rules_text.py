@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nodeprep.lint.said import CRITICAL, WARNING
 from nodeprep.model.base import Record
-from nodeprep.model.finding import Evidence, Finding, Remedy, Severity
+from nodeprep.model.finding import Evidence, Finding, Remedy, Severity, Unknown
 from nodeprep.model.launch import LaunchText
 from nodeprep.serving import flags
 
@@ -68,7 +68,7 @@ def _absent(lived: Lived, version: str) -> bool:
     )
 
 
-def notes(path: str, text: LaunchText, version: str) -> Iterator[Finding]:
+def notes(path: str, text: LaunchText, version: str) -> Iterator[Finding | Unknown]:
     for note in text.notes:
         if note.kind == "blank-after-backslash":
             yield _note(
@@ -76,6 +76,11 @@ def notes(path: str, text: LaunchText, version: str) -> Iterator[Finding]:
                 "a blank after the backslash ends the command: the lines below are not part of it",
                 cause="only a backslash right before the line end joins lines",
                 do="remove the blank",
+            )  # fmt: skip
+        elif note.kind == "unread":
+            yield Unknown(
+                subject=f"{path}:{note.line}" if note.line else path, reason=note.text,
+                hint="correct it, or leave the file out",
             )  # fmt: skip
         elif note.kind == "bench" and not flags.at_least(version, _BENCH_FROM):
             yield _note(

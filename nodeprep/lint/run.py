@@ -72,6 +72,7 @@ def lint(
 
 
 def _about(server: Server, shape_of: ShapeOf) -> Iterator[Finding | Unknown]:
+    yield from rules_flags.unresolved(server)
     for rule in (*rules_flags.RULES, *rules_engine.RULES, *rules_env.RULES, *rules_exposure.RULES):
         yield from rule(server)
     box = server.container

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+from nodeprep.lint.ranges import is_unresolved, range_problem
 from nodeprep.model.base import Record
 from nodeprep.model.launch import Container, Form, Given, Launch
 from nodeprep.model.serving import KnobValue
@@ -29,6 +32,8 @@ class Option(Record, frozen=True):
     name: str
     value: KnobValue | None
     spec: flags.FlagSpec | None
+    from_file: bool = False
+    """It stands in a file that vLLM itself reads."""
 
 
 class Server(Record, frozen=True):
@@ -75,8 +80,21 @@ class Server(Record, frozen=True):
         if isinstance(value, str):
             return human_int(value)
         if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return int(value)
+            return int(value) if math.isfinite(value) else default
         return default
+
+    def unresolved(self, *names: str) -> tuple[str, ...]:
+        """Those options whose value is a variable that the text does not give."""
+        return tuple(
+            name for name in names or tuple(self.options) if self.is_open(self.options.get(name))
+        )
+
+    def is_open(self, option: Option | None) -> bool:
+        """vLLM fills in nothing in its own file; a shell, systemd or compose does."""
+        return option is not None and not self.is_file_of(option) and is_unresolved(option.value)
+
+    def is_file_of(self, option: Option) -> bool:
+        return self.is_file or option.from_file
 
     @property
     def tensor_parallel(self) -> int:
@@ -104,10 +122,17 @@ def options_of(launch: Launch, version: str) -> dict[str, Option]:
         if given.twice or given.nested or given.value is None:
             continue
         name, value = flags.meant(base_name(given), given.value, version)
-        if value is not None and not _dropped(launch, given):
+        if value is not None and not _dropped(launch, given) and not out_of_range(name, value):
             spec = flags.flag(name, version)
-            found[name] = Option(given=given, name=name, value=value, spec=spec)
+            found[name] = Option(
+                given=given, name=name, value=value, spec=spec, from_file=launch.form in _FILES
+            )
     return found
+
+
+def out_of_range(name: str, value: KnobValue) -> str | None:
+    """Why the engine refuses a number, in one sentence; None: it does not."""
+    return range_problem(name, value, human_int(value) if isinstance(value, str) else None)
 
 
 def base_name(given: Given) -> str:

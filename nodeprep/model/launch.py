@@ -93,7 +93,7 @@ class TextNote(Record, frozen=True):
 
     line: int | None
     kind: str
-    """`blank-after-backslash`, `bench`."""
+    """`blank-after-backslash`, `bench`; `unread`: `text` says what was not read, and why."""
     text: str
 
 

@@ -98,6 +98,8 @@ class AcsSection(Record, frozen=True):
     applied: tuple[AppliedWrite, ...] = ()
     kernel_parameter: str = ""
     verified: bool | None = None
+    warnings: tuple[str, ...] = ()
+    """What policy allows beyond the default: writing in a guest, say."""
 
 
 class Report(Document, frozen=True):

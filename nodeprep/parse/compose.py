@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +18,7 @@ _AS_THEY_ARE = {
 }  # fmt: skip
 _SWITCHES = {"privileged": "privileged", "read_only": "read-only", "init": "init"}
 _MOST_SERVICES = 64
+_DOLLAR = re.compile(r"\$\$|\$\{[A-Za-z_][A-Za-z0-9_]*:?-([^{}$]*)\}")
 
 
 class ComposeService(Record, frozen=True):
@@ -38,6 +40,21 @@ def read_services(tree: Tree) -> tuple[ComposeService, ...]:
         for name, body in list(services.items())[:_MOST_SERVICES]
         if isinstance(body, dict)
     )
+
+
+def unread_of_services(tree: Tree) -> tuple[tuple[int, str], ...]:
+    """What stands under `services` and is none, and why it was not read."""
+    services = tree.value.get("services") if isinstance(tree.value, dict) else None
+    if not isinstance(services, dict):
+        return ((tree.line("services") or 1, "services is no mapping of names to services"),)
+    found = [
+        (tree.line("services", str(name)) or 1, f"the service {str(name)[:60]} is no mapping")
+        for name, body in list(services.items())[:_MOST_SERVICES]
+        if not isinstance(body, dict)
+    ]
+    if len(services) > _MOST_SERVICES:
+        found.append((1, f"only the first {_MOST_SERVICES} services were read"))
+    return tuple(found)
 
 
 def _service(name: str, body: dict[Any, Any], tree: Tree) -> ComposeService:
@@ -86,7 +103,8 @@ def _texts(value: Any) -> list[str]:
 
 
 def _undollar(text: str) -> str:
-    return text.replace("$$", "$")
+    """What compose makes of dollars: `$$` is one, `${X:-4}` is 4 where nobody sets X."""
+    return _DOLLAR.sub(lambda match: "$" if match[0] == "$$" else match[1], text)
 
 
 def _words(value: Any) -> tuple[str, ...]:
@@ -102,9 +120,9 @@ def _ports(value: Any) -> Iterator[str]:
         if isinstance(one, dict):
             host = str(one.get("host_ip") or "")
             place = f"[{host}]:" if ":" in host else f"{host}:" if host else ""
-            yield f"{place}{one.get('published', '')}:{one.get('target', '')}"
+            yield _undollar(f"{place}{one.get('published', '')}:{one.get('target', '')}")
         else:
-            yield str(one)
+            yield _undollar(str(one))
 
 
 def _volumes(value: Any) -> Iterator[str]:

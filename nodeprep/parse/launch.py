@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from msgspec.structs import replace
 
 from nodeprep.errors import ParseError
 from nodeprep.model.launch import Form, Launch, LaunchText, TextNote, Variable
-from nodeprep.parse.compose import ComposeService, read_services
+from nodeprep.parse.compose import ComposeService, read_services, unread_of_services
 from nodeprep.parse.launch_command import Read, from_command, inside
 from nodeprep.parse.shell_words import Command, read_shell
-from nodeprep.parse.text import clean_text
+from nodeprep.parse.text import MAX_LINE, clean_text
 from nodeprep.parse.unit_file import (
     exec_words,
     looks_like_env_file,
     read_env_file,
     read_unit,
     unit_variables,
+    unread_of_unit,
 )
 from nodeprep.parse.vllm_config import read_config
 from nodeprep.parse.yaml_tree import read_json, read_yaml
@@ -40,16 +41,30 @@ def read_launches(text: str, name: str) -> LaunchText:
 
     Raises ParseError for a text that is too long, or that cannot be read as what its name says.
     """
+    too_long = [
+        (number, f"a line of over {MAX_LINE:,} characters was not read")
+        for number, line in enumerate(text.splitlines(), 1)
+        if len(line) > MAX_LINE
+    ][:_MOST_OBJECTS]
     text = clean_text(text)
     reader = _reader(text, name)
-    launches, notes = reader(text)
+    launches, notes = reader(text) if text.strip() else ([], [])
+    metrics = tuple(_metrics(text))
+    notes += _unread(too_long)
+    if not (launches or notes or metrics):
+        why = "no vLLM server was recognised in it" if text.strip() else "it is empty"
+        notes.append(TextNote(line=None, kind="unread", text=why))
     rendered = _RENDERED.search(text[:8192])
     return LaunchText(
         launches=tuple(launches),
         notes=tuple(notes),
-        metrics=tuple(_metrics(text)),
+        metrics=metrics,
         rendered_version=rendered[1] if rendered else None,
     )
+
+
+def _unread(found: Iterable[tuple[int, str]]) -> list[TextNote]:
+    return [TextNote(line=line, kind="unread", text=reason) for line, reason in found]
 
 
 def _reader(text: str, name: str) -> Callable[[str], Read]:
@@ -73,7 +88,7 @@ def _unit(text: str) -> Read:
     entries = read_unit(text)
     variables = unit_variables(entries)
     files = tuple(one.value.lstrip("-") for one in entries if one.key == "EnvironmentFile")
-    launches, notes = [], []
+    launches, notes = [], _unread(unread_of_unit(text, entries))
     for entry in entries:
         if entry.key not in ("ExecStart", "ExecStartPre"):
             continue
@@ -105,9 +120,9 @@ def _yaml(text: str) -> Read:
 
 
 def _compose(text: str) -> Read:
-    services = read_services(read_yaml(text))
-    launches = [one for service in services for one in _from_service(service)]
-    return launches, []
+    tree = read_yaml(text)
+    launches = [one for service in read_services(tree) for one in _from_service(service)]
+    return launches, _unread(unread_of_services(tree))
 
 
 def _from_service(service: ComposeService) -> Iterator[Launch]:
@@ -135,7 +150,7 @@ def _shell(text: str) -> Read:
     notes = [
         TextNote(line=line, kind="blank-after-backslash", text="\\ ")
         for line in script.broken_continuations
-    ]
+    ] + _unread(script.unread)
     exported: list[Variable] = []
     launches: list[Launch] = list(_objects(text))
     for command in script.commands:

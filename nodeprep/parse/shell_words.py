@@ -46,6 +46,8 @@ class Script(Record, frozen=True):
     commands: tuple[Command, ...]
     broken_continuations: tuple[int, ...]
     """Lines that end in a backslash and a blank: the command ends there."""
+    unread: tuple[tuple[int, str], ...] = ()
+    """Where the text could not be read to its end, and why."""
 
 
 class _Word(Record, frozen=True):
@@ -61,27 +63,43 @@ class _Word(Record, frozen=True):
 
 def read_shell(text: str) -> Script:
     """The commands of a script, or of any text with command lines in it."""
+    unread: list[tuple[int, str]] = []
+    if len(text) > _LONGEST:
+        unread.append((1, f"only the first {_LONGEST >> 20} MiB of it were read"))
     text = text[:_LONGEST]
     broken = tuple(
         number
         for number, line in enumerate(text.split("\n"), 1)
         if re.search(r"(?:^|[^\\])\\[ \t]+$", line) and not line.lstrip().startswith("#")
     )
-    return Script(commands=tuple(_commands(text)), broken_continuations=broken)
+    commands = tuple(_commands(text, unread))
+    return Script(commands=commands, broken_continuations=broken, unread=tuple(unread))
+
+
+def is_open(text: str) -> bool:
+    """Whether a quote of the line is never closed."""
+    unread: list[tuple[int, str]] = []
+    for _ in _simple(text[:_LONGEST], unread):
+        pass
+    return bool(unread)
 
 
 def split_words(text: str) -> tuple[str, ...]:
     """The words of one line, quotes undone, nothing filled in."""
-    return tuple(word.text for words in _simple(text[:_LONGEST]) for word in words)
+    return tuple(word.text for words in _simple(text[:_LONGEST], []) for word in words)
 
 
-def _commands(text: str) -> Iterator[Command]:
+def _commands(text: str, unread: list[tuple[int, str]]) -> Iterator[Command]:
     known: dict[str, tuple[str, ...]] = {}
-    for count, words in enumerate(_simple(text)):
+    for count, words in enumerate(_simple(text, unread)):
         if count >= _MOST_COMMANDS:
+            unread.append((words[0].line, f"only the first {_MOST_COMMANDS} commands were read"))
             return
         made = _command(words, known)
         if made is not None:
+            if len(made.words) >= _MOST_WORDS:
+                reason = f"the command has over {_MOST_WORDS} words; the rest was not read"
+                unread.append((made.line, reason))
             yield made
 
 
@@ -136,9 +154,9 @@ def _filled(word: _Word, text: str, known: dict[str, tuple[str, ...]]) -> str:
     return _VARIABLE.sub(value, text)[:_LONGEST_WORD]
 
 
-def _simple(text: str) -> Iterator[list[_Word]]:
+def _simple(text: str, unread: list[tuple[int, str]]) -> Iterator[list[_Word]]:
     """Words up to each operator; `name=( ... )` is kept together as an array assignment."""
-    reader = _Reader(text)
+    reader = _Reader(text, unread)
     words: list[_Word] = []
     for word in reader.words():
         if word is None:
@@ -154,8 +172,9 @@ def _simple(text: str) -> Iterator[list[_Word]]:
 class _Reader:
     """Walks the text once, a character at a time."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, unread: list[tuple[int, str]]) -> None:
         self._text = text
+        self._unread = unread
         self._at = 0
         self._line = 1
 
@@ -239,9 +258,15 @@ class _Reader:
             text=text, line=line, quoted=begins_quoted, raw=raw, literal=literal and quoted
         )
 
+    def _never_closed(self, mark: str, line: int) -> None:
+        if not self._unread:
+            self._unread.append((line, f"{mark} is opened and never closed"))
+
     def _until(self, mark: str) -> str:
         end = self._text.find(mark, self._at + 1)
-        end = len(self._text) if end < 0 else end
+        if end < 0:
+            self._never_closed(mark, self._line)
+            end = len(self._text)
         inside = self._text[self._at + 1 : end]
         self._line += inside.count("\n")
         self._at = end + 1
@@ -249,6 +274,7 @@ class _Reader:
 
     def _double(self) -> str:
         made: list[str] = []
+        line = self._line
         self._at += 1
         while self._at < len(self._text) and self._text[self._at] != '"':
             char = self._text[self._at]
@@ -266,12 +292,14 @@ class _Reader:
             self._line += char == "\n"
             made.append(char)
             self._at += 1
+        if self._at >= len(self._text):
+            self._never_closed('"', line)
         self._at += 1
         return "".join(made)
 
     def _substitution(self) -> str:
         """A command in `$( )`, as it stands: what it would print is not known."""
-        start, depth = self._at, 0
+        start, depth, line = self._at, 0, self._line
         while self._at < len(self._text):
             char = self._text[self._at]
             depth += (char == "(") - (char == ")")
@@ -279,4 +307,6 @@ class _Reader:
             self._at += 1
             if char == ")" and depth == 0:
                 break
+        else:
+            self._never_closed("(", line)
         return self._text[start : self._at]

@@ -6,11 +6,12 @@ import re
 
 from nodeprep.model.base import Record
 from nodeprep.model.launch import Variable
-from nodeprep.parse.shell_words import split_words
+from nodeprep.parse.shell_words import is_open, split_words
 
 _ENTRY = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=(.*)")
 _LONGEST = 4096
 _MOST = 2000
+_MOST_UNREAD = 20
 
 
 class Entry(Record, frozen=True):
@@ -53,6 +54,31 @@ def exec_words(value: str) -> tuple[str, ...]:
     """The words of an Exec line: prefixes dropped, `%%` and `$$` undone."""
     words = split_words(value.lstrip("@-:+!| "))
     return tuple(word.replace("%%", "%").replace("$$", "$") for word in words)
+
+
+def unread_of_unit(text: str, entries: tuple[Entry, ...]) -> tuple[tuple[int, str], ...]:
+    """Lines of a unit that systemd would not read, and why."""
+    found: list[tuple[int, str]] = []
+    continued = False
+    for number, line in enumerate(text.split("\n"), 1):
+        stripped = line.strip()
+        if stripped.startswith(("#", ";")):
+            continue
+        if not continued and stripped.startswith("[") and not stripped.endswith("]"):
+            found.append((number, "the head of a section is never closed"))
+        elif not continued and stripped and "=" not in stripped and not stripped.startswith("["):
+            found.append((number, "neither a section nor an assignment"))
+        continued = stripped.endswith("\\")
+    found += [
+        (one.line, f"a quote in {one.key}= is never closed")
+        for one in entries
+        if one.key.startswith(("Exec", "Environment")) and is_open(one.value)
+    ]
+    if len(entries) >= _MOST:
+        found.append((entries[-1].line, f"only the first {_MOST} assignments were read"))
+    if not any(one.key == "ExecStart" for one in entries):
+        found.append((1, "no ExecStart= in it"))
+    return tuple(found[:_MOST_UNREAD])
 
 
 def unit_variables(entries: tuple[Entry, ...]) -> tuple[Variable, ...]:

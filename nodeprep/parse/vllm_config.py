@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from typing import Any
+
+from msgspec.structs import replace
 
 from nodeprep.errors import ParseError
 from nodeprep.model.launch import Form, Given, Launch
@@ -10,6 +13,7 @@ from nodeprep.parse.yaml_tree import Tree
 
 _MOST_KEYS = 1000
 _LONGEST = 4096
+_MOST_BITS = 1024
 
 
 def read_config(tree: Tree, form: Form) -> Launch:
@@ -17,7 +21,8 @@ def read_config(tree: Tree, form: Form) -> Launch:
     if not isinstance(tree.value, dict):
         raise ParseError("a configuration of vLLM is a mapping of options", hint="key: value")
     options: list[Given] = [
-        Given(name=name, value=None, line=line, twice=True) for name, line in tree.twice
+        replace(_given(name, value, line), twice=True)
+        for name, line, value in tree.twice[:_MOST_KEYS]
     ]
     model: str | None = None
     for key, value in list(tree.value.items())[:_MOST_KEYS]:
@@ -27,13 +32,8 @@ def read_config(tree: Tree, form: Form) -> Launch:
             continue  # notes of whoever wrote the file; no option begins so
         if name == "model" and isinstance(value, str):
             model = value
-        elif isinstance(value, (dict, list)):
-            text = json.dumps(value, default=str)[:_LONGEST]
-            options.append(Given(name=name, value=text, line=line, nested=True))
-        elif value is None or isinstance(value, (bool, int, float)):
-            options.append(Given(name=name, value=value, line=line))
         else:
-            options.append(Given(name=name, value=str(value)[:_LONGEST], line=line))
+            options.append(_given(name, value, line))
     return Launch(
         form=form,
         options=tuple(options),
@@ -41,3 +41,20 @@ def read_config(tree: Tree, form: Form) -> Launch:
         has_model_option=model is not None,
         line=1,
     )
+
+
+def _given(name: str, value: Any, line: int | None) -> Given:
+    """One key as an option; a number too long to print comes as the beginning of its text."""
+    if isinstance(value, (dict, list)):
+        try:
+            text = json.dumps(value, default=str)[:_LONGEST]
+        except (TypeError, ValueError):
+            raise ParseError(
+                f"{name[:60]} holds what has no JSON text", hint="correct it"
+            ) from None
+        return Given(name=name, value=text, line=line, nested=True)
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        return Given(name=name, value=f"{hex(value)[:20]}...", line=line)
+    if value is None or isinstance(value, (bool, int, float)):
+        return Given(name=name, value=value, line=line)
+    return Given(name=name, value=str(value)[:_LONGEST], line=line)

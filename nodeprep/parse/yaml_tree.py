@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from nodeprep.errors import ParseError
@@ -12,14 +13,15 @@ from nodeprep.parse.text import shown
 _MAX_BYTES = 1 << 20
 _MOST_NODES = 20_000
 _DEEPEST = 40
+_JSON_KEY = re.compile(r'"((?:[^"\\]|\\.)*)"\s*:')
 
 
 class Tree(Record, frozen=True):
     value: Any
     lines: dict[tuple[str, ...], int]
     """Path of keys -> line of the last of them."""
-    twice: tuple[tuple[str, int], ...] = ()
-    """Top-level keys that stand again further down, with the line of the one that is lost."""
+    twice: tuple[tuple[str, int, Any], ...] = ()
+    """Top-level keys that stand again further down: name, line and value of the one lost."""
 
     def line(self, *path: str) -> int | None:
         return self.lines.get(path)
@@ -36,7 +38,11 @@ def read_yaml(text: str) -> Tree:
         if node is None:
             return Tree(value=None, lines={})
         lines, twice = _walk(node)
-        return Tree(value=loader.construct_document(node), lines=lines, twice=twice)
+        value = loader.construct_document(node)
+        lost = tuple(
+            (name, line, loader.construct_object(one, deep=True)) for name, line, one in twice
+        )
+        return Tree(value=value, lines=lines, twice=lost)
     except (yaml.YAMLError, ValueError, TypeError, RecursionError, OverflowError) as error:
         said = str(getattr(error, "problem", None) or type(error).__name__)
         mark = getattr(error, "problem_mark", None)
@@ -46,12 +52,13 @@ def read_yaml(text: str) -> Tree:
         loader.dispose()
 
 
-def _walk(root: Any) -> tuple[dict[tuple[str, ...], int], tuple[tuple[str, int], ...]]:
-    """Lines of keys; the walk refuses cycles, too much and too deep."""
+def _walk(root: Any) -> tuple[dict[tuple[str, ...], int], tuple[tuple[str, int, Any], ...]]:
+    """Lines of keys, and the keys lost; the walk refuses cycles, too much and too deep."""
     import yaml
 
     lines: dict[tuple[str, ...], int] = {}
-    twice: list[tuple[str, int]] = []
+    twice: list[tuple[str, int, Any]] = []
+    first: dict[str, Any] = {}
     work: list[tuple[Any, tuple[str, ...]]] = [(root, ())]
     seen = 0
     while work:
@@ -62,8 +69,10 @@ def _walk(root: Any) -> tuple[dict[tuple[str, ...], int], tuple[tuple[str, int],
         if isinstance(node, yaml.MappingNode):
             for key, value in node.value:
                 name = str(getattr(key, "value", ""))[:200]
-                if not path and (name,) in lines:
-                    twice.append((name, lines[(name,)]))
+                if not path:
+                    if name in first:
+                        twice.append((name, lines[(name,)], first[name]))
+                    first[name] = value
                 below = (*path, name)
                 lines[below] = key.start_mark.line + 1
                 work.append((value, below))
@@ -75,26 +84,46 @@ def _walk(root: Any) -> tuple[dict[tuple[str, ...], int], tuple[tuple[str, int],
 def read_json(text: str) -> Tree:
     """A JSON object.  Raises ParseError."""
     _check_size(text)
-    twice: list[str] = []
+    lost: list[tuple[str, Any]] = []
 
     def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
-        names = [name for name, _ in found]
-        twice.extend(name for name in set(names) if names.count(name) > 1)
-        return dict(found)
+        made = dict(found)
+        lost.clear()  # the outermost object is read last, and only its keys are told
+        if len(made) < len(found):
+            last = {name: at for at, (name, _) in enumerate(found)}
+            lost.extend(one for at, one in enumerate(found) if last[one[0]] != at)
+        return made
 
     try:
         value = json.loads(text, object_pairs_hook=pairs)
     except (ValueError, RecursionError) as error:
         raise ParseError(f"not JSON: {shown(str(error), 120)}", hint="correct the file") from None
-    lines: dict[tuple[str, ...], int] = {}
-    if isinstance(value, dict):
-        for name in value:
-            at = text.find(json.dumps(name, ensure_ascii=False))
-            if at >= 0:
-                lines[(name,)] = text.count("\n", 0, at) + 1
-    return Tree(
-        value=value, lines=lines, twice=tuple((name, lines.get((name,), 1)) for name in twice)
-    )
+    if not isinstance(value, dict):
+        return Tree(value=value, lines={})
+    places = _json_lines(text)
+    twice: list[tuple[str, int, Any]] = []
+    for name, content in lost:
+        known = places.get(name, [1])
+        twice.append((name, known.pop(0) if len(known) > 1 else known[0], content))
+    lines: dict[tuple[str, ...], int] = {
+        (name,): places[name][0] for name in value if name in places
+    }
+    return Tree(value=value, lines=lines, twice=tuple(twice))
+
+
+def _json_lines(text: str) -> dict[str, list[int]]:
+    """The lines where each name stands as a key, at any depth, in one pass."""
+    found: dict[str, list[int]] = {}
+    line, before = 1, 0
+    for match in _JSON_KEY.finditer(text):
+        line += text.count("\n", before, match.start())
+        before = match.start()
+        try:
+            name = str(json.loads(f'"{match[1]}"'))
+        except ValueError:
+            continue
+        found.setdefault(name, []).append(line)
+    return found
 
 
 def _check_size(text: str) -> None:

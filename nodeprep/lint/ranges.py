@@ -1,0 +1,77 @@
+"""Values that no release can start with, and values that the text does not give; pure."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from nodeprep.model.base import Record
+from nodeprep.model.serving import KnobValue
+
+_VARIABLE = re.compile(r"\$(?:[A-Za-z_{(@*]|\d)|`")
+_NOT_FINITE = re.compile(r"[+-]?\.?(?:nan|inf|infinity)", re.IGNORECASE)
+
+
+class Range(Record, frozen=True):
+    """What a number may be, both ends included."""
+
+    low: float
+    high: float
+    above: bool = False
+    """The low end itself is no value."""
+    automatic: bool = False
+    """-1 and `auto` leave it to the engine."""
+
+
+_MOST_RANKS = 65_536
+_MOST_TOKENS = 100_000_000
+"""Ten times the longest context of any published model."""
+_COUNT = Range(low=1, high=_MOST_TOKENS)
+_RANKS = Range(low=1, high=_MOST_RANKS)
+_GIB = Range(low=0, high=1 << 20)
+
+RANGES = {
+    "block-size": Range(low=1, high=1 << 16),
+    "cpu-offload-gb": _GIB,
+    "data-parallel-size": _RANKS,
+    "gpu-memory-utilization": Range(low=0, high=1, above=True),
+    "max-model-len": Range(low=1, high=_MOST_TOKENS, automatic=True),
+    "max-num-batched-tokens": _COUNT,
+    "max-num-seqs": _COUNT,
+    "pipeline-parallel-size": _RANKS,
+    "port": Range(low=0, high=65_535),
+    "swap-space": _GIB,
+    "tensor-parallel-size": _RANKS,
+}
+"""By the flag's own name; what is not listed has no bounds worth checking."""
+
+
+def range_problem(name: str, value: KnobValue | None, number: int | None = None) -> str | None:
+    """Why a number cannot be, in one sentence; None for what may be and for what is no number.
+
+    `number`: what a text such as `4k` stands for.
+    """
+    if isinstance(value, bool) or value is None:
+        return None
+    if isinstance(value, float) and not math.isfinite(value):
+        return "it is no finite number"
+    bounds = RANGES.get(name)
+    if bounds is None:
+        return None
+    if isinstance(value, str):
+        if _NOT_FINITE.fullmatch(value.strip()):
+            return "it is no finite number"
+        if number is None:
+            return None
+    amount = number if isinstance(value, str) else value
+    if amount is None or (bounds.automatic and amount == -1):
+        return None
+    if amount < bounds.low or amount > bounds.high or (bounds.above and amount == bounds.low):
+        first = f"over {bounds.low:g}" if bounds.above else f"{bounds.low:g} at least"
+        return f"it must be {first} and {int(bounds.high):,} at most"
+    return None
+
+
+def is_unresolved(value: KnobValue | None) -> bool:
+    """Whether a variable or a command stands there that only the shell, or compose, fills in."""
+    return isinstance(value, str) and _VARIABLE.search(value) is not None
