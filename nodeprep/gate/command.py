@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from nodeprep.gate.nvlink import has_nvlink
 from nodeprep.host.base import Host
 from nodeprep.model.base import Record
-from nodeprep.model.facts import NodeFacts
+from nodeprep.model.facts import NodeFacts, Origin
 from nodeprep.model.gpu import Gpu
 from nodeprep.settings import GatePolicy
 from nodeprep.units import GIB, parse_size_bytes
@@ -59,9 +59,15 @@ class Command(Record, frozen=True):
 
 
 def find_binary(host: Host, policy: GatePolicy, binary: str | None = None) -> str | None:
-    """The program to run: the one named, else the first of the policy, else by the search path."""
+    """The program to run: the one named, else the first of the policy, else by the search path.
+
+    Beside a fabricated tree only a program that somebody named: one that happens to lie on this
+    computer would measure this computer.
+    """
     if binary is not None:
         return binary if host.has_program(binary) else None
+    if host.origin is Origin.FABRICATED and policy.binaries == GatePolicy().binaries:
+        return None
     return next((path for path in (*policy.binaries, PROGRAM) if host.has_program(path)), None)
 
 

@@ -89,4 +89,4 @@ def test_a_file_that_is_no_program(tmp_path: Path) -> None:
     assert measure(str(program)).verdict is GateVerdict.NO_BINARY
     program.write_bytes(b"\x7fELF broken")
     program.chmod(0o755)
-    assert measure(str(program)).verdict is GateVerdict.CRASHED
+    assert measure(str(program)).verdict is GateVerdict.NO_BINARY
