@@ -15,7 +15,7 @@ class CatalogueEntry(Record, frozen=True):
     """One model of catalogue.json."""
 
     name: str
-    """As on huggingface.co, `owner/model`."""
+    """As Hugging Face names it, `owner/model`."""
     aliases: tuple[str, ...]
     params_billion: float | None
     """10**9 parameters as published; None: not known to the catalogue."""
