@@ -15,7 +15,7 @@ from nodeprep.errors import Exit, HostError, UsageError
 from nodeprep.host.base import Host
 from nodeprep.model.finding import Finding, Severity
 from nodeprep.settings import DEFAULT_CONFIG, Settings, load_settings, parse_settings
-from nodeprep.state import RUN_DIR, STATE_DIR, StateStore, default_state_dir, write_atomic
+from nodeprep.state import RUN_DIR, STATE_DIR, StateStore, default_state_dir
 
 _REGISTERS = "registers.json"
 
@@ -81,11 +81,6 @@ def open_session(
         color=color,
         fail_on=fail_on,
     )
-
-
-def write_out(path: Path, text: str) -> None:
-    """A file that the user named."""
-    write_atomic(path, text.encode())
 
 
 def _store(source: Source, state_dir: Path | None, run_dir: Path | None) -> StateStore:

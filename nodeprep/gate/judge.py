@@ -201,10 +201,10 @@ def _judge_bandwidth(report: NcclReport, measured: float | None, threshold: Thre
     if astray:
         return (
             GateVerdict.FAIL_TRANSPORT,
-            f"{told}, under {mark:g}: {_listed(astray)} instead of peer-to-peer"
+            f"{told}, under {mark:g}: {listed(astray)} instead of peer-to-peer"
             if threshold.expected_transport == "P2P"
             else f"{told}, under {mark:g}: the network carries traffic inside the node: "
-            f"{_listed(astray)}",
+            f"{listed(astray)}",
         )
     return GateVerdict.FAIL_BANDWIDTH, f"{told}, under {mark:g}{_where_to_look(report)}"
 
@@ -228,7 +228,7 @@ def _warnings(
     yield from _figure_warnings(report.rows, threshold, policy)
     astray = wrong_transports(report, threshold.expected_transport)
     if astray:
-        yield f"unexpected transport: {_listed(astray)}"
+        yield f"unexpected transport: {listed(astray)}"
     elif threshold.expected_transport == "P2P":
         yield from _unproved(report)
     if exit_status in (1, 7):
@@ -245,7 +245,7 @@ def _unproved(report: NcclReport) -> Iterator[str]:
     sources = {int(pair.partition("->")[0]) for pair in report.channels}
     silent = sorted({rank.rank for rank in report.ranks} - sources)
     if silent:
-        yield f"transport not proved: the log names no way out of rank {_listed(silent)}"
+        yield f"transport not proved: the log names no way out of rank {listed(silent)}"
 
 
 def _figure_warnings(
@@ -315,7 +315,8 @@ def _explained(reason: str) -> str:
     return f"{reason}: {meaning}" if meaning else reason
 
 
-def _listed(items: Sequence[object]) -> str:
+def listed(items: Sequence[object]) -> str:
+    """The first eight, and how many more there are."""
     return ", ".join(map(str, items[:8])) + (
         f" and {len(items) - 8} more" if len(items) > 8 else ""
     )

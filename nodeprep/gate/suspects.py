@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from nodeprep.gate.judge import MEASURED
+from nodeprep.gate.judge import MEASURED, listed
 from nodeprep.gate.neighbours import redirecting
 from nodeprep.gate.suspects_places import common_bridge, common_gpu, narrow_hop
 from nodeprep.model.base import Record
@@ -113,7 +113,7 @@ def _redirection(case: Case) -> Iterator[Finding]:
         yield Finding(
             id="acs-redirect-on-gpu-path",
             severity=Severity.CRITICAL,
-            subject=_listed(list(ports)),
+            subject=listed(list(ports)),
             summary=f"{len(ports)} ports on the way between GPUs redirect peer traffic upwards",
             cause="every flow climbs to the root port and shares it, or is lost there",
             evidence=(*_figures(case), *_words(case, ports)),
@@ -177,7 +177,7 @@ def _not_granted(case: Case) -> Iterator[Finding]:
         yield Finding(
             id=_NOT_SUPPORTED[status],
             severity=Severity.WARNING,
-            subject=_listed(pairs),
+            subject=listed(pairs),
             summary=f"the driver denies peer access ({status.value}): NCCL uses host memory",
             cause="platform, product or setting of the driver; no ACS bit changes it",
             evidence=_figures(case),
@@ -211,7 +211,7 @@ def _places(case: Case, *, known: bool) -> Iterator[Finding]:
     elif bridge is not None:
         subject, what = bridge, f"bridge {bridge}"
     else:
-        subject = _listed([f"GPU{a}-GPU{b}" for a, b in case.bad])
+        subject = listed([f"GPU{a}-GPU{b}" for a, b in case.bad])
         what = "these pairs"
     yield Finding(
         id="p2p-path-suspect",
@@ -351,7 +351,3 @@ def _bdf(case: Case, index: int) -> Bdf | None:
 
 def _gpus(indices: Sequence[int]) -> str:
     return ", ".join(f"GPU{index}" for index in sorted(indices))
-
-
-def _listed(items: Sequence[str]) -> str:
-    return ", ".join(items[:8]) + (f" and {len(items) - 8} more" if len(items) > 8 else "")

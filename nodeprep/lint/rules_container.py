@@ -13,7 +13,6 @@ from nodeprep.model.launch import Container
 from nodeprep.units import show_bytes
 
 _MOVING = ("latest", "nightly", "main", "dev", "stable")
-_EVERY_ADDRESS = ("", "0.0.0.0", "[::]", "*")  # noqa: S104
 _LEAST_SHM = 1 << 30
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)([bkmg]?)b?", re.I)
