@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.lint.said import CRITICAL, WARNING
+from nodeprep.lint.said import CRITICAL, WARNING, say_at
+from nodeprep.lint.server import place_of
 from nodeprep.model.base import Record
-from nodeprep.model.finding import Evidence, Finding, Remedy, Severity, Unknown
+from nodeprep.model.finding import Finding, Unknown
 from nodeprep.model.launch import LaunchText
 from nodeprep.serving import flags
 
@@ -52,8 +53,8 @@ def metrics(path: str, text: LaunchText, version: str) -> Iterator[Finding]:
         if lived is None or not _absent(lived, version):
             continue
         span = f"up to {lived.last}" if lived.last else f"from {lived.first}"
-        yield _note(
-            path, line, "vllm-metric-renamed", WARNING, name,
+        yield say_at(
+            place_of(path, line), "vllm-metric-renamed", WARNING, name,
             f"vLLM {version} does not export {name} ({span}"
             f"{'; ' + lived.note if lived.note else ''})",
             cause="a rule on a series that is not there never fires: absence is not zero",
@@ -71,39 +72,21 @@ def _absent(lived: Lived, version: str) -> bool:
 def notes(path: str, text: LaunchText, version: str) -> Iterator[Finding | Unknown]:
     for note in text.notes:
         if note.kind == "blank-after-backslash":
-            yield _note(
-                path, note.line, "vllm-setting-dropped", CRITICAL, "backslash",
+            yield say_at(
+                place_of(path, note.line), "vllm-setting-dropped", CRITICAL, "backslash",
                 "a blank after the backslash ends the command: the lines below are not part of it",
                 cause="only a backslash right before the line end joins lines",
                 do="remove the blank",
             )  # fmt: skip
         elif note.kind == "unread":
             yield Unknown(
-                subject=f"{path}:{note.line}" if note.line else path, reason=note.text,
+                subject=place_of(path, note.line), reason=note.text,
                 hint="correct it, or leave the file out",
             )  # fmt: skip
         elif note.kind == "bench" and not flags.at_least(version, _BENCH_FROM):
-            yield _note(
-                path, note.line, "vllm-flag-not-in-release", CRITICAL, "vllm bench",
+            yield say_at(
+                place_of(path, note.line), "vllm-flag-not-in-release", CRITICAL, "vllm bench",
                 f"vLLM {version} has no `vllm bench`: it came with {_BENCH_FROM}",
                 cause="earlier releases have benchmarks/benchmark_serving.py in their sources",
                 do="run the benchmark from a newer release against this server",
             )  # fmt: skip
-
-
-def _note(
-    path: str,
-    line: int | None,
-    id: str,
-    severity: Severity,
-    subject: str,
-    summary: str,
-    *,
-    cause: str,
-    do: str,
-) -> Finding:
-    place = f"{path}:{line}" if line else path
-    return Finding(
-        id=id, severity=severity, subject=subject, summary=f"{summary} ({place})", cause=cause,
-        evidence=(Evidence(source=place, text=subject),), remedy=Remedy(text=do),
-    )  # fmt: skip

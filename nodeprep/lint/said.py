@@ -45,6 +45,21 @@ def say(
 ) -> Finding:
     """A finding at a place of the file."""
     place = server.place(line if line is not None else server.launch.line)
+    return say_at(place, id, severity, subject, summary, cause=cause, do=do, text=text)
+
+
+def say_at(
+    place: str,
+    id: str,
+    severity: Severity,
+    subject: str,
+    summary: str,
+    *,
+    cause: str,
+    do: str,
+    text: str | None = None,
+) -> Finding:
+    """A finding at a place that belongs to no server: `path:line`, or `path`."""
     return Finding(
         id=id,
         severity=severity,

@@ -14,6 +14,11 @@ from nodeprep.serving.architecture import Capability
 _FILES = (Form.YAML, Form.JSON)
 
 
+def place_of(path: str, line: int | None) -> str:
+    """Where in a file, as findings name it: `path:line`, or `path`."""
+    return f"{path}:{line}" if line else path
+
+
 class Node(Record, frozen=True):
     """The GPUs the server is meant for; every part may be unknown."""
 
@@ -68,7 +73,7 @@ class Server(Record, frozen=True):
         return f"{self.launch.form.value} in {self.place(self.launch.line)}"
 
     def place(self, line: int | None) -> str:
-        return f"{self.path}:{line}" if line else self.path
+        return place_of(self.path, line)
 
     def value(self, name: str) -> KnobValue | None:
         option = self.options.get(name)
