@@ -18,7 +18,7 @@ from typing import TypeVar
 from nodeprep.errors import Denied, HostError, NotFound, Refused, TimedOut
 from nodeprep.host.base import OnLine, ReadAt
 from nodeprep.host.supervision import MAX_OUTPUT_BYTES as MAX_OUTPUT_BYTES
-from nodeprep.host.supervision import Drain, end_group
+from nodeprep.host.supervision import Drain, end_group, signals_held
 from nodeprep.model.facts import Origin
 from nodeprep.model.readings import CommandResult, NvmlReading, ResourcesReading, Stopped
 
@@ -323,6 +323,37 @@ def _supervised(
 ) -> CommandResult:
     """Runs a program in its own process group; nothing of the group outlives this call."""
     started = time.monotonic()
+    lines: SimpleQueue[str | None] = SimpleQueue()
+    process: subprocess.Popen[bytes] | None = None
+    survivors: tuple[str, ...] = ()
+    try:
+        with signals_held():
+            process = _spawned(argv, shown[0], env, held)
+            assert process.stdout is not None
+            assert process.stderr is not None
+            output, errors = Drain(process.stdout, lines), Drain(process.stderr)
+        stopped = _follow(process, lines, deadline_s, silence_s, on_line)
+    finally:
+        if process is not None:
+            survivors = end_group(process.pid, process.poll)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=0.0 if survivors else _REAP_S)
+    return CommandResult(
+        argv=shown,
+        status=-signal.SIGKILL if process.returncode is None else process.returncode,
+        stdout=output.finish(),
+        stderr=errors.finish(),
+        truncated=output.truncated or errors.truncated,
+        duration_s=time.monotonic() - started,
+        stopped=stopped,
+        survivors=survivors,
+    )
+
+
+def _spawned(
+    argv: tuple[str, ...], name: str, env: dict[str, str], held: tuple[int, ...]
+) -> subprocess.Popen[bytes]:
+    """The program in a session of its own."""
     try:
         process = subprocess.Popen(
             argv,
@@ -335,28 +366,9 @@ def _supervised(
             pass_fds=held,
         )
     except OSError as error:
-        raise NotFound(f"cannot start {shown[0]}: {error.strerror}") from error
-    assert process.stdout is not None
-    assert process.stderr is not None
-    lines: SimpleQueue[str | None] = SimpleQueue()
-    output, errors = Drain(process.stdout, lines), Drain(process.stderr)
-    try:
-        _no_core_file(process.pid)
-        stopped = _follow(process, lines, deadline_s, silence_s, on_line)
-    finally:
-        survivors = end_group(process.pid, process.poll)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=0.0 if survivors else _REAP_S)
-    return CommandResult(
-        argv=shown,
-        status=-signal.SIGKILL if process.returncode is None else process.returncode,
-        stdout=output.finish(),
-        stderr=errors.finish(),
-        truncated=output.truncated or errors.truncated,
-        duration_s=time.monotonic() - started,
-        stopped=stopped,
-        survivors=survivors,
-    )
+        raise NotFound(f"cannot start {name}: {error.strerror}") from error
+    _no_core_file(process.pid)
+    return process
 
 
 def _follow(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import SimpleQueue
-from threading import Thread
+from threading import Thread, current_thread, main_thread
 from typing import IO, NamedTuple
 
 MAX_OUTPUT_BYTES = 16 << 20
@@ -18,6 +18,31 @@ MAX_LINE_BYTES = 64 << 10
 _TERM_GRACE_S = 5.0
 _KILL_GRACE_S = 10.0
 _POLL_S = 0.05
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def signals_held() -> Iterator[None]:
+    """What would end us waits until the block is over, and is heard then.
+
+    An interrupt inside of `Popen` loses a program that runs already: nobody could end it.  A mask
+    would be inherited by the program, so the handlers wait instead; they run in the main thread
+    only.
+    """
+    if current_thread() is not main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = {one: handler for one in _ENDING if callable(handler := signal.getsignal(one))}
+    for one in before:
+        signal.signal(one, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+        if came:
+            signal.raise_signal(came[0])
 
 
 class Drain:
