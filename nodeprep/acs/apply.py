@@ -14,7 +14,6 @@ from nodeprep.host.base import Host
 from nodeprep.model.acs import AcsPlan, AcsState, AcsWrite, AppliedWrite, Refusal
 from nodeprep.model.facts import NodeFacts
 from nodeprep.model.pci import Bdf, acs_word
-from nodeprep.model.tree import PciTree
 from nodeprep.state import LOCK_DEADLINE_S, StateStore
 
 Step = Callable[[str], None]
@@ -71,7 +70,7 @@ def _refuse(refusals: Sequence[Refusal]) -> None:
 
 def _read_again(host: Host, facts: NodeFacts, plan: AcsPlan) -> dict[Bdf, PortReading]:
     """Every port as it is at this moment; Refused unless it is the one that was planned for."""
-    tree = PciTree(facts.functions)
+    tree = facts.tree
     readings = {}
     for write in plan.writes:
         try:

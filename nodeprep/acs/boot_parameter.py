@@ -88,7 +88,7 @@ def _devices(words: KernelCommandLine) -> tuple[str, ...]:
 
 
 def _ports(facts: NodeFacts, devices: tuple[str, ...]) -> tuple[PortCheck, ...]:
-    tree = PciTree(facts.functions)
+    tree = facts.tree
     return tuple(_port(tree, device) for device in devices)
 
 

@@ -18,13 +18,12 @@ _BASE_KINDS = {0x01: "storage", 0x02: "network", 0x03: "display", 0x12: "an acce
 
 def choices(
     facts: NodeFacts,
-    tree: PciTree,
     ways: Sequence[Way],
     targets: Mapping[Bdf, tuple[str, ...]],
 ) -> tuple[PortChoice, ...]:
     """Bridges above GPUs that have ACS or may have it, and every redirecting bridge elsewhere."""
-    above = {bridge.bdf for gpu in facts.gpus for bridge in tree.chain(gpu.bdf)}
-    left_out = _LeftOut(tree, ways)
+    above = {bridge.bdf for gpu in facts.gpus for bridge in facts.tree.chain(gpu.bdf)}
+    left_out = _LeftOut(facts.tree, ways)
     found = []
     for bdf, function in sorted(facts.functions.items()):
         if not function.is_bridge or function.acs_status is AcsStatus.ABSENT:
@@ -34,7 +33,7 @@ def choices(
         elif bdf in above:
             reason = left_out.reason(function)
         elif function.acs is not None and function.acs.redirects:
-            reason = f"no GPU below it: {_what_is_below(tree, bdf)}"
+            reason = f"no GPU below it: {_what_is_below(facts.tree, bdf)}"
         else:
             continue
         found.append(PortChoice(bdf=bdf, included=bdf in targets, reason=reason))

@@ -8,7 +8,6 @@ from nodeprep.model.acs import Refusal
 from nodeprep.model.base import Record
 from nodeprep.model.facts import NodeFacts, Origin
 from nodeprep.model.pci import Bdf, ConfigAccess, PciFunction
-from nodeprep.model.tree import PciTree
 
 _RESTRICTED = ("integrity", "confidentiality")
 _GIVEN_AWAY = ("vfio", "pciback", "uio", "pci-stub")
@@ -36,7 +35,6 @@ class Change(Record, frozen=True):
 
 def refusals(
     facts: NodeFacts,
-    tree: PciTree,
     change: Change,
     *,
     allow_in_guest: bool,
@@ -48,18 +46,18 @@ def refusals(
     found = [
         *(() if allow_in_guest else _guest(facts)),
         *_lockdown(facts, change.kernel_parameter),
-        *_given_away(facts, tree, change),
-        *_shared(facts, tree, change.ports),
-        *(() if allow_in_use else _in_use(facts, tree, change.ports)),
-        *_unknown(tree, change),
+        *_given_away(facts, change),
+        *_shared(facts, change.ports),
+        *(() if allow_in_use else _in_use(facts, change.ports)),
+        *_unknown(facts, change),
     ]
     return tuple(found)
 
 
-def reach(facts: NodeFacts, tree: PciTree, change: Change) -> frozenset[Bdf]:
+def reach(facts: NodeFacts, change: Change) -> frozenset[Bdf]:
     """Every function that freed traffic could reach: below switches and root ports, in groups."""
-    near = {one.bdf for one in _below_and_grouped(facts, tree, change.ports)}
-    near.update(one.bdf for switch in change.switches for one in tree.below(switch))
+    near = {one.bdf for one in _below_and_grouped(facts, change.ports)}
+    near.update(one.bdf for switch in change.switches for one in facts.tree.below(switch))
     # From a freed root port traffic turns in the root complex, towards its neighbours.
     roots = {port.root_bus for port in change.ports if port.parent is None}
     near.update(one.bdf for one in facts.functions.values() if one.root_bus in roots)
@@ -94,13 +92,13 @@ def _lockdown(facts: NodeFacts, kernel_parameter: str) -> Iterator[Refusal]:
         )
 
 
-def _given_away(facts: NodeFacts, tree: PciTree, change: Change) -> Iterator[Refusal]:
+def _given_away(facts: NodeFacts, change: Change) -> Iterator[Refusal]:
     """Functions of a guest, wherever a freed port could reach them: below its switch, in groups.
 
     Wider than the other guards: a guest's device behind its own, untouched port of the same switch
     becomes reachable from the freed ports.
     """
-    near = reach(facts, tree, change)
+    near = reach(facts, change)
     for function in _functions(facts, near):
         holder = _holder(function)
         if holder is not None:
@@ -120,9 +118,9 @@ def _given_away(facts: NodeFacts, tree: PciTree, change: Change) -> Iterator[Ref
             )
 
 
-def _shared(facts: NodeFacts, tree: PciTree, ports: Sequence[PciFunction]) -> Iterator[Refusal]:
+def _shared(facts: NodeFacts, ports: Sequence[PciFunction]) -> Iterator[Refusal]:
     """Functions that several tenants may share."""
-    for function in _below_and_grouped(facts, tree, ports):
+    for function in _below_and_grouped(facts, ports):
         if function.mdev_parent:
             yield Refusal(
                 subject=function.bdf,
@@ -139,9 +137,9 @@ def _shared(facts: NodeFacts, tree: PciTree, ports: Sequence[PciFunction]) -> It
             )
 
 
-def _in_use(facts: NodeFacts, tree: PciTree, ports: Sequence[PciFunction]) -> Iterator[Refusal]:
+def _in_use(facts: NodeFacts, ports: Sequence[PciFunction]) -> Iterator[Refusal]:
     """Peer traffic under way must not change its route."""
-    below = {one.bdf for port in ports for one in tree.below(port.bdf)}
+    below = {one.bdf for port in ports for one in facts.tree.below(port.bdf)}
     for gpu in facts.gpus:
         if gpu.bdf in below and gpu.processes:
             pids = ", ".join(str(process.pid) for process in gpu.processes[:4])
@@ -164,9 +162,9 @@ def _driver_runs(facts: NodeFacts, bdf: Bdf) -> bool:
     return function is not None and function.driver == "nvidia"
 
 
-def _unknown(tree: PciTree, change: Change) -> Iterator[Refusal]:
+def _unknown(facts: NodeFacts, change: Change) -> Iterator[Refusal]:
     for bdf, pairs in change.unknown.items():
-        port = tree.functions[bdf]
+        port = facts.functions[bdf]
         why, hint = _UNREADABLE.get(port.config_access, _UNREADABLE[ConfigAccess.NONE])
         yield Refusal(
             subject=bdf,
@@ -205,11 +203,9 @@ def _holder(function: PciFunction) -> str | None:
     return None
 
 
-def _below_and_grouped(
-    facts: NodeFacts, tree: PciTree, ports: Iterable[PciFunction]
-) -> tuple[PciFunction, ...]:
+def _below_and_grouped(facts: NodeFacts, ports: Iterable[PciFunction]) -> tuple[PciFunction, ...]:
     """Everything below the ports, and everything in their IOMMU groups and in those below."""
-    near = {one.bdf for port in ports for one in (port, *tree.below(port.bdf))}
+    near = {one.bdf for port in ports for one in (port, *facts.tree.below(port.bdf))}
     numbers = _groups(facts, near)
     near.update(one.bdf for one in facts.functions.values() if one.iommu_group in numbers)
     return _functions(facts, near)

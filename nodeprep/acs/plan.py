@@ -35,8 +35,8 @@ def plan(
     there is a forced_reason.  all_bits: clear whole control words, isolation and all.
     allow_in_use: peer traffic may be under way.
     """
-    tree = PciTree(facts.functions)
-    ways = find_ways(facts, tree, pairs)
+    tree = facts.tree
+    ways = find_ways(facts, pairs)
     targets = _ports(ways, redirecting)
     writes = tuple(
         _write(tree, facts.functions[bdf], labels, all_bits) for bdf, labels in targets.items()
@@ -50,12 +50,10 @@ def plan(
         switches=_switches(ways, targets),
         kernel_parameter=parameter.text,
     )
-    against = refusals(
-        facts, tree, change, allow_in_guest=allow_in_guest, allow_in_use=allow_in_use
-    )
+    against = refusals(facts, change, allow_in_guest=allow_in_guest, allow_in_use=allow_in_use)
     return AcsPlan(
         actions=(*writes, *against),
-        choices=choices(facts, tree, ways, targets),
+        choices=choices(facts, ways, targets),
         kernel_parameter=parameter.text,
         forced_reason=(forced_reason or "").strip() or None,
         notes=parameter.notes,

@@ -17,7 +17,6 @@ from nodeprep.model.acs import AcsPlan, Refusal
 from nodeprep.model.facts import NodeFacts
 from nodeprep.model.gpu import Gpu
 from nodeprep.model.pci import Bdf, PciFunction, parse_bdf
-from nodeprep.model.tree import PciTree
 
 
 def new_refusals(host: Host, facts: NodeFacts, plan: AcsPlan) -> tuple[Refusal, ...]:
@@ -27,18 +26,17 @@ def new_refusals(host: Host, facts: NodeFacts, plan: AcsPlan) -> tuple[Refusal, 
     appeared since.  A reason forced for the plan is not forced for what came after it.
     """
     now = read_again(host, facts, plan)
-    tree = PciTree(now.functions)
     change = _change(now, plan)
     known = set(plan.refusals)
     found = refusals(
-        now, tree, change, allow_in_guest=plan.allow_in_guest, allow_in_use=plan.allow_in_use
+        now, change, allow_in_guest=plan.allow_in_guest, allow_in_use=plan.allow_in_use
     )
     return tuple(one for one in found if one not in known)
 
 
 def read_again(host: Host, facts: NodeFacts, plan: AcsPlan) -> NodeFacts:
     """The facts with everything that the guards of this plan look at read anew."""
-    near = set(reach(facts, PciTree(facts.functions), _change(facts, plan)))
+    near = set(reach(facts, _change(facts, plan)))
     fresh = {bdf: _patched(host, facts, bdf) for bdf in (*near, *_appeared(host, facts))}
     functions = {
         bdf: fresh.get(bdf) or one

@@ -18,7 +18,7 @@ def verify(facts: NodeFacts, wanted: AcsPlan | AcsState) -> AcsVerification:
         return AcsVerification(ports=tuple(checks))
     if wanted.boot_id != facts.boot_id:
         return AcsVerification()
-    tree = PciTree(facts.functions)
+    tree = facts.tree
     return AcsVerification(
         ports=tuple(
             _check(facts, port.bdf, port.written, same_port=_is_same(tree, port))

@@ -34,17 +34,16 @@ class Way(Record, frozen=True):
         return self.why_not is None
 
 
-def find_ways(facts: NodeFacts, tree: PciTree, pairs: PairChoice) -> tuple[Way, ...]:
+def find_ways(facts: NodeFacts, pairs: PairChoice) -> tuple[Way, ...]:
     """The way of every wanted pair. Raises UsageError for a GPU that is not there."""
-    known = {(pair.a, pair.b): pair for pair in facts.pairs}
     between_gpus = (
-        _way(facts, tree, a, b, known.get((a, b)), explicit=pairs.explicit)
+        _way(facts, a, b, facts.pair(a, b), explicit=pairs.explicit)
         for a, b in pairs.wanted(len(facts.gpus))
     )
-    return (*between_gpus, *(_nic_ways(facts, tree) if pairs.nics else ()))
+    return (*between_gpus, *(_nic_ways(facts) if pairs.nics else ()))
 
 
-def _nic_ways(facts: NodeFacts, tree: PciTree) -> Iterator[Way]:
+def _nic_ways(facts: NodeFacts) -> Iterator[Way]:
     """Each GPU with each network adapter: GPUDirect RDMA goes where a bridge joins the two."""
     nics = [
         one
@@ -52,12 +51,12 @@ def _nic_ways(facts: NodeFacts, tree: PciTree) -> Iterator[Way]:
         if one.class_code >> 16 == _NETWORK and not one.is_vf
     ]
     for gpu in facts.gpus:
-        if lost := tuple(_lost(tree, gpu)):
+        if lost := tuple(_lost(facts.tree, gpu)):
             yield Way(label=f"GPU{gpu.index}-NIC", lost_gpus=lost)
             continue
         for nic in nics:
             label = f"GPU{gpu.index}-{nic.bdf}"
-            route = tree.route(gpu.bdf, nic.bdf)
+            route = facts.tree.route(gpu.bdf, nic.bdf)
             apart = f"{label} meet in the root complex: no bridge joins them"
             yield Way(
                 label=label,
@@ -67,16 +66,14 @@ def _nic_ways(facts: NodeFacts, tree: PciTree) -> Iterator[Way]:
             )
 
 
-def _way(
-    facts: NodeFacts, tree: PciTree, a: int, b: int, pair: GpuPair | None, *, explicit: bool
-) -> Way:
+def _way(facts: NodeFacts, a: int, b: int, pair: GpuPair | None, *, explicit: bool) -> Way:
     label = pair_label(a, b)
     if pair is not None and _has_nvlink(pair):
         return Way(label=label, why_not=f"{label} is connected by NVLink")
-    lost = tuple(_lost(tree, facts.gpus[a], facts.gpus[b]))
+    lost = tuple(_lost(facts.tree, facts.gpus[a], facts.gpus[b]))
     if lost:
         return Way(label=label, lost_gpus=lost)
-    route = tree.route(facts.gpus[a].bdf, facts.gpus[b].bdf)
+    route = facts.tree.route(facts.gpus[a].bdf, facts.gpus[b].bdf)
     return Way(
         label=label,
         ports=route.ports,

@@ -9,7 +9,7 @@ from nodeprep.model.facts import NodeFacts
 from nodeprep.model.groups import group_pairs
 from nodeprep.model.pci import PciFunction
 from nodeprep.model.topology import GpuPair, PathLevel, pairs_text, ranges
-from nodeprep.model.tree import PciTree, Route
+from nodeprep.model.tree import Route
 from nodeprep.settings import Settings
 
 
@@ -40,7 +40,7 @@ class View:
         self.facts = facts
         self.settings = settings
         self.only = only
-        self.tree = PciTree(facts.functions)
+        self.tree = facts.tree
         self.gpus = tuple(gpu for gpu in facts.gpus if only is None or gpu.index in only)
         self.paths = tuple(
             PairPath(pair=pair, route=self.tree.route(a, b), level=self.tree.level(a, b))

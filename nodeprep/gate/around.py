@@ -14,7 +14,6 @@ from nodeprep.model.facts import NodeFacts
 from nodeprep.model.gate import ClockReading, CounterDelta
 from nodeprep.model.pci import Bdf, parse_bdf
 from nodeprep.model.readings import NvmlGpu
-from nodeprep.model.tree import PciTree
 from nodeprep.parse.aer import parse_aer_total
 
 DEVICES = "/sys/bus/pci/devices/"
@@ -46,7 +45,7 @@ class Surroundings:
     def __init__(self, host: Host, facts: NodeFacts, group: Sequence[int], max_bytes: int) -> None:
         self._host = host
         self._gpus = members(facts, group)
-        tree = PciTree(facts.functions)
+        tree = facts.tree
         self._path = tuple(
             dict.fromkeys(bdf for gpu in self._gpus for bdf in reversed(tree.path(gpu.bdf)))
         )

@@ -62,8 +62,8 @@ def _classify_pcie(
     facts: NodeFacts, gpus: Sequence[Gpu], pairs: Sequence[GpuPair], nccl_version: str | None
 ) -> GroupClass:
     notes = _nvlink_notes(pairs)
-    tree = PciTree(facts.functions)
-    ways = _ways(facts, tree, gpus, pairs, nccl_version)
+    tree = facts.tree
+    ways = _ways(facts, gpus, pairs, nccl_version)
     if ways is None:
         return _unknown(*notes, "the distance of a pair is not known")
     switch = all(within(way.level, PathLevel.PXB) for way in ways)
@@ -113,7 +113,6 @@ def _place(facts: NodeFacts, ways: Sequence[_Way], *, switch: bool, direct: bool
 
 def _ways(
     facts: NodeFacts,
-    tree: PciTree,
     gpus: Sequence[Gpu],
     pairs: Sequence[GpuPair],
     nccl_version: str | None,
@@ -123,7 +122,7 @@ def _ways(
     by_index = {gpu.index: gpu for gpu in gpus}
     ways: list[_Way] = []
     for pair in pairs:
-        level = _level(tree, by_index[pair.a], by_index[pair.b], pair)
+        level = _level(facts.tree, by_index[pair.a], by_index[pair.b], pair)
         if level is None:
             return None
         direct = has_nvlink(pair) or (pair.p2p_granted is not False and within(level, limit))

@@ -48,7 +48,6 @@ def figures(
     `memcpy CE GPU(row) <- GPU(column)`: a device read comes from the column.
     """
     gpus = members(facts, group)
-    tree = PciTree(facts.functions)
     for table in tables:
         for row, cells in enumerate(table.cells):
             for column, gbps in enumerate(cells):
@@ -58,10 +57,10 @@ def figures(
                     up = table.name.startswith("device")
                     ends = (f"GPU{gpus[column].index}", "host")
                     source, target = ends if up else ends[::-1]
-                    hop = _link_class(tree, gpus[column])
+                    hop = _link_class(facts.tree, gpus[column])
                 elif row < len(gpus) and row != column:
                     source, target = f"GPU{gpus[column].index}", f"GPU{gpus[row].index}"
-                    hop = _pair_class(facts, tree, gpus[row], gpus[column])
+                    hop = _pair_class(facts, gpus[row], gpus[column])
                 else:
                     continue
                 yield CopyFigure(
@@ -107,11 +106,11 @@ def _link_class(tree: PciTree, gpu: Gpu) -> str | None:
     return f"Gen{GENERATION[link.max_speed_gts]} x{link.max_width}"
 
 
-def _pair_class(facts: NodeFacts, tree: PciTree, a: Gpu, b: Gpu) -> str | None:
+def _pair_class(facts: NodeFacts, a: Gpu, b: Gpu) -> str | None:
     pair = facts.pair(a.index, b.index)
     if pair is not None and pair.nvlinks:
         return f"NV{pair.nvlinks}"
-    if not {a.bdf, b.bdf} <= tree.functions.keys():
+    if not {a.bdf, b.bdf} <= facts.functions.keys():
         return None
-    level = tree.level(a.bdf, b.bdf)
+    level = facts.tree.level(a.bdf, b.bdf)
     return None if level is None else level.value

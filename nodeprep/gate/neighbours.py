@@ -22,7 +22,6 @@ def neighbours(
 ) -> tuple[Neighbours, ...]:
     """Every pair of ranks that the log joins (`0->1`), once for both directions."""
     gpus = members(facts, group)
-    tree = PciTree(facts.functions)
     found: dict[tuple[int, int], Neighbours] = {}
     for pair, transport in transports.items():
         ranks = [int(part) for part in pair.split("->") if part.isdecimal()]
@@ -31,7 +30,7 @@ def neighbours(
         low, high = sorted(ranks)
         known = found.get((low, high))
         if known is None or known.transport.startswith("P2P"):
-            found[low, high] = _joined(facts, tree, gpus[low], gpus[high], transport)
+            found[low, high] = _joined(facts, gpus[low], gpus[high], transport)
     return tuple(found[key] for key in sorted(found))
 
 
@@ -80,9 +79,9 @@ def _ports(ways: Sequence[Neighbours]) -> str:
     return "ACS not known" if dark else "no ACS redirection on the way"
 
 
-def _joined(facts: NodeFacts, tree: PciTree, a: Gpu, b: Gpu, transport: str) -> Neighbours:
+def _joined(facts: NodeFacts, a: Gpu, b: Gpu, transport: str) -> Neighbours:
     pair = facts.pair(a.index, b.index)
-    level = tree.level(a.bdf, b.bdf) if {a.bdf, b.bdf} <= tree.functions.keys() else None
+    level = facts.tree.level(a.bdf, b.bdf) if {a.bdf, b.bdf} <= facts.functions.keys() else None
     nvlink = pair is not None and bool(pair.nvlinks)
     return Neighbours(
         a=a.index,
@@ -91,7 +90,7 @@ def _joined(facts: NodeFacts, tree: PciTree, a: Gpu, b: Gpu, transport: str) -> 
         level=f"NV{pair.nvlinks}" if pair and nvlink else level.value if level else None,
         p2p_read=pair.p2p_read.value if pair and pair.p2p_read else None,
         p2p_write=pair.p2p_write.value if pair and pair.p2p_write else None,
-        redirecting=redirecting(tree, a.bdf, b.bdf),
+        redirecting=redirecting(facts.tree, a.bdf, b.bdf),
     )
 
 

@@ -18,7 +18,6 @@ from nodeprep.model.finding import Evidence, Finding, Remedy, Severity
 from nodeprep.model.gate import GateResult, GateVerdict
 from nodeprep.model.pci import Bdf
 from nodeprep.model.topology import P2pStatus, PathLevel
-from nodeprep.model.tree import PciTree
 
 Pair = tuple[int, int]
 NO_GAIN = 1.1
@@ -105,10 +104,9 @@ def _redirection(case: Case) -> Iterator[Finding]:
     """
     if case.on.verdict is GateVerdict.FAIL_TRANSPORT or case.only_p2p is False:
         return
-    tree = PciTree(case.facts.functions)
     ports: dict[Bdf, None] = {}
     for pair in _suspected(case):
-        ports.update(dict.fromkeys(_redirecting(case, tree, pair) or ()))
+        ports.update(dict.fromkeys(_redirecting(case, pair) or ()))
     if ports:
         yield Finding(
             id="acs-redirect-on-gpu-path",
@@ -325,17 +323,16 @@ def _iommu_known(case: Case) -> bool:
 
 def _dark(case: Case) -> bool:
     """Whether some port on the way could not be read."""
-    tree = PciTree(case.facts.functions)
-    return any(_redirecting(case, tree, pair) is None for pair in _suspected(case))
+    return any(_redirecting(case, pair) is None for pair in _suspected(case))
 
 
-def _redirecting(case: Case, tree: PciTree, pair: Pair) -> tuple[Bdf, ...] | None:
+def _redirecting(case: Case, pair: Pair) -> tuple[Bdf, ...] | None:
     a, b = _bdf(case, pair[0]), _bdf(case, pair[1])
-    return redirecting(tree, a, b) if a and b else None
+    return redirecting(case.facts.tree, a, b) if a and b else None
 
 
 def _crosses_sockets(case: Case) -> bool:
-    tree = PciTree(case.facts.functions)
+    tree = case.facts.tree
     levels = {
         tree.level(a, b)
         for first, second in combinations(sorted(case.group), 2)

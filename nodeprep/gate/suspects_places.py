@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable
 from nodeprep.gate.links import Hop, hops_below
 from nodeprep.model.facts import NodeFacts
 from nodeprep.model.pci import Bdf
-from nodeprep.model.tree import PciTree
 
 Pair = tuple[int, int]
 
@@ -27,21 +26,19 @@ def common_gpu(bad: Collection[Pair], tested: Iterable[Pair]) -> int | None:
 
 def common_bridge(facts: NodeFacts, bad: Collection[Pair], tested: Iterable[Pair]) -> Bdf | None:
     """The lowest bridge that every bad way uses and no good one."""
-    tree = PciTree(facts.functions)
     good = [pair for pair in tested if pair not in bad]
     if not bad or not good:
         return None
-    used = [_bridges(facts, tree, pair) for pair in bad]
+    used = [_bridges(facts, pair) for pair in bad]
     shared = set(used[0]).intersection(*map(set, used[1:]))
-    spared = {bridge for pair in good for bridge in _bridges(facts, tree, pair)}
+    spared = {bridge for pair in good for bridge in _bridges(facts, pair)}
     return next((bridge for bridge in used[0] if bridge in shared - spared), None)
 
 
 def narrow_hop(facts: NodeFacts, index: int) -> Hop | None:
     """The first hop above a GPU that carries less than the best way of its neighbours."""
-    tree = PciTree(facts.functions)
     ways = {
-        gpu.index: [hop for hop in hops_below(tree, gpu, None) if hop is not None]
+        gpu.index: [hop for hop in hops_below(facts.tree, gpu, None) if hop is not None]
         for gpu in facts.gpus
     }
     own = ways.get(index, [])
@@ -51,11 +48,11 @@ def narrow_hop(facts: NodeFacts, index: int) -> Hop | None:
     return next((hop for hop in own if hop.gbps < max(others)), None)
 
 
-def _bridges(facts: NodeFacts, tree: PciTree, pair: Pair) -> list[Bdf]:
+def _bridges(facts: NodeFacts, pair: Pair) -> list[Bdf]:
     """The ports of the way between two GPUs, its turning point included, nearest first."""
     bdfs = [gpu.bdf for gpu in facts.gpus if gpu.index in pair]
-    if len(bdfs) != 2 or not set(bdfs) <= tree.functions.keys():
+    if len(bdfs) != 2 or not set(bdfs) <= facts.functions.keys():
         return []
-    route = tree.route(*bdfs)
+    route = facts.tree.route(*bdfs)
     ports = [port.bdf for port in route.ports]
     return ports + ([route.common.bdf] if route.common is not None else [])

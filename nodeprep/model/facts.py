@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from enum import Enum
+from functools import cached_property
 
 from nodeprep.model.acs import AcsState
 from nodeprep.model.base import Record
 from nodeprep.model.gpu import Gpu
 from nodeprep.model.pci import Bdf, PciFunction
 from nodeprep.model.topology import GpuPair
+from nodeprep.model.tree import PciTree
 
 
 class Origin(Enum):
@@ -64,7 +66,7 @@ class HostResources(Record, frozen=True):
     shm_total_bytes: int | None = None
 
 
-class NodeFacts(Record, frozen=True):
+class NodeFacts(Record, frozen=True, dict=True):
     origin: Origin
     functions: dict[Bdf, PciFunction]
     gpus: tuple[Gpu, ...]
@@ -82,11 +84,19 @@ class NodeFacts(Record, frozen=True):
     acs_saved: AcsState | None = None
     """What `acs apply` saved in this boot; None: nothing, or nobody looked."""
 
+    @cached_property
+    def tree(self) -> PciTree:
+        """The functions by their places, made when first asked for."""
+        return PciTree(self.functions)
+
     def status(self, name: str) -> CollectorStatus | None:
         """The status of one collector."""
         return next((status for status in self.statuses if status.name == name), None)
 
     def pair(self, a: int, b: int) -> GpuPair | None:
         """The pair of two GPU indices, in either order."""
-        low, high = sorted((a, b))
-        return next((pair for pair in self.pairs if (pair.a, pair.b) == (low, high)), None)
+        return self._pairs.get((min(a, b), max(a, b)))
+
+    @cached_property
+    def _pairs(self) -> dict[tuple[int, int], GpuPair]:
+        return {(pair.a, pair.b): pair for pair in self.pairs}

@@ -11,7 +11,6 @@ from nodeprep.model.facts import IommuGroup, NodeFacts
 from nodeprep.model.gpu import Gpu
 from nodeprep.model.serving import Interconnect
 from nodeprep.model.topology import PathLevel
-from nodeprep.model.tree import PciTree
 
 # Costs of a pair: nearest first.  Redirected below its switch, a pair's traffic goes as far as
 # that of two root ports.  A pair the driver grants no peer access, and one of unlike GPUs, cost
@@ -36,14 +35,14 @@ _SWITCHED = (PathLevel.PIX, PathLevel.PXB)
 Group = tuple[Gpu, ...]
 
 
-def pair_level(facts: NodeFacts, tree: PciTree, a: Gpu, b: Gpu) -> PathLevel | None:
+def pair_level(facts: NodeFacts, a: Gpu, b: Gpu) -> PathLevel | None:
     """How two GPUs reach each other: NVLink, else by the tree, else by the driver's word."""
     pair = facts.pair(a.index, b.index)
     if pair is not None and pair.nvlinks:
         return PathLevel.NVLINK
     level = None
     if a.bdf in facts.functions and b.bdf in facts.functions:
-        level = tree.level(a.bdf, b.bdf)
+        level = facts.tree.level(a.bdf, b.bdf)
     return level if level is not None or pair is None else pair.driver_level
 
 
@@ -61,8 +60,7 @@ def choose_group(facts: NodeFacts, size: int) -> Group:
             f"tensor parallel {size} on a node with {len(gpus)} GPUs",
             hint=f"use --tp {len(gpus)} or less",
         )
-    tree = PciTree(facts.functions)
-    costs = {(a.index, b.index): _pair_cost(facts, tree, a, b) for a, b in combinations(gpus, 2)}
+    costs = {(a.index, b.index): _pair_cost(facts, a, b) for a, b in combinations(gpus, 2)}
 
     def cost(group: Group) -> tuple[int, int, tuple[int, ...]]:
         pairs = [costs[a.index, b.index] for a, b in combinations(group, 2)]
@@ -85,8 +83,7 @@ def choose_groups(facts: NodeFacts, size: int, count: int) -> tuple[Group, ...]:
             f"{count} groups of {size} GPUs on a node with {len(gpus)} GPUs",
             hint=f"set serving.groups to {len(gpus) // size or 1} or less",
         )
-    tree = PciTree(facts.functions)
-    costs = {(a.index, b.index): _pair_cost(facts, tree, a, b) for a, b in combinations(gpus, 2)}
+    costs = {(a.index, b.index): _pair_cost(facts, a, b) for a, b in combinations(gpus, 2)}
     best = min(_partitions(gpus, size, count), key=lambda groups: _cost_of(groups, costs))
     return tuple(sorted(best, key=lambda group: group[0].index))
 
@@ -127,24 +124,22 @@ def _candidates(gpus: Group, size: int) -> list[Group]:
     return [gpus[start : start + size] for start in range(len(gpus) - size + 1)]
 
 
-def _pair_cost(facts: NodeFacts, tree: PciTree, a: Gpu, b: Gpu) -> int:
-    level = pair_level(facts, tree, a, b)
+def _pair_cost(facts: NodeFacts, a: Gpu, b: Gpu) -> int:
+    level = pair_level(facts, a, b)
     pair = facts.pair(a.index, b.index)
     cost = _UNKNOWN_COST if level is None else _COST.get(level, _UNKNOWN_COST)
     if pair is not None and pair.p2p_granted is False:
         cost += _NOT_GRANTED_COST
-    if _is_redirected(facts, tree, a, b, level):
+    if _is_redirected(facts, a, b, level):
         cost += _REDIRECTED_COST
     return cost + (_UNLIKE_COST if a.name != b.name else 0)
 
 
-def _is_redirected(
-    facts: NodeFacts, tree: PciTree, a: Gpu, b: Gpu, level: PathLevel | None
-) -> bool:
+def _is_redirected(facts: NodeFacts, a: Gpu, b: Gpu, level: PathLevel | None) -> bool:
     """Whether ports below the pair's own switch send its traffic upwards."""
     if level not in _SWITCHED or not {a.bdf, b.bdf} <= set(facts.functions):
         return False
-    return bool(tree.route(a.bdf, b.bdf).redirecting)
+    return bool(facts.tree.route(a.bdf, b.bdf).redirecting)
 
 
 def interconnect(facts: NodeFacts, group: Group) -> Interconnect:
@@ -153,8 +148,7 @@ def interconnect(facts: NodeFacts, group: Group) -> Interconnect:
         return Interconnect.UNKNOWN
     if len(group) == 1:
         return Interconnect.SINGLE
-    tree = PciTree(facts.functions)
-    levels = {pair_level(facts, tree, a, b) for a, b in combinations(group, 2)}
+    levels = {pair_level(facts, a, b) for a, b in combinations(group, 2)}
     if None in levels:
         return Interconnect.UNKNOWN
     if levels == {PathLevel.NVLINK}:
@@ -174,12 +168,11 @@ def p2p_granted(facts: NodeFacts, group: Group) -> bool | None:
 
 def redirecting_ports(facts: NodeFacts, group: Group) -> tuple[str, ...]:
     """Ports on the PCIe way of a pair of the group that send peer traffic upwards."""
-    tree = PciTree(facts.functions)
     ports = {
         port.bdf
         for a, b in combinations(group, 2)
         if a.bdf in facts.functions and b.bdf in facts.functions
-        for port in tree.route(a.bdf, b.bdf).redirecting
+        for port in facts.tree.route(a.bdf, b.bdf).redirecting
     }
     return tuple(sorted(ports))
 

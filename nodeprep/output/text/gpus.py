@@ -11,7 +11,6 @@ from rich.text import Text
 from nodeprep.model.facts import NodeFacts
 from nodeprep.model.gpu import Gpu
 from nodeprep.model.topology import GpuPair, P2pStatus, PathLevel, level_label
-from nodeprep.model.tree import PciTree
 from nodeprep.output import words as phrase
 from nodeprep.output.text.look import (
     CAREFUL,
@@ -85,8 +84,6 @@ class _Matrix:
 
     def __init__(self, facts: NodeFacts, look: Look) -> None:
         self.facts, self.look = facts, look
-        self.tree = PciTree(facts.functions)
-        self.pairs = {(pair.a, pair.b): pair for pair in facts.pairs}
         both = [(a, b) for a in facts.gpus for b in facts.gpus if a.index < b.index]
         self.differ = any(self._differs(a, b) for a, b in both)
         self.letters = {self._p2p(a, b)[0] for a, b in both}
@@ -120,11 +117,11 @@ class _Matrix:
         return made
 
     def _pair(self, a: Gpu, b: Gpu) -> GpuPair | None:
-        return self.pairs.get((min(a.index, b.index), max(a.index, b.index)))
+        return self.facts.pair(a.index, b.index)
 
     def _tree_level(self, a: Gpu, b: Gpu) -> PathLevel | None:
         known = a.bdf in self.facts.functions and b.bdf in self.facts.functions
-        return self.tree.level(a.bdf, b.bdf) if known else None
+        return self.facts.tree.level(a.bdf, b.bdf) if known else None
 
     def _differs(self, a: Gpu, b: Gpu) -> bool:
         pair = self._pair(a, b)
@@ -179,13 +176,13 @@ class _Matrix:
         if len(self.letters) == 1:
             letter = next(iter(self.letters))
             told = "not known" if letter == "?" else letter
-            yield f"P2P {told} for {'all pairs' if len(self.pairs) > 1 else 'the pair'}"
+            yield f"P2P {told} for {'all pairs' if len(self.facts.pairs) > 1 else 'the pair'}"
         elif self.letters:
             yield "p2p: where nothing stands it is OK"
         if self.differ:
             step = phrase.on_machine("nodeprep explain GPU0 GPU1", self.facts.machine)
             yield f"Tree and driver differ; {step} says why."
-        elif all(pair.driver_level is None for pair in self.pairs.values()):
+        elif all(pair.driver_level is None for pair in self.facts.pairs):
             yield "The level is that of the PCI tree; the driver's is not known."
         mig = [f"GPU{gpu.index}" for gpu in self.facts.gpus if gpu.mig_enabled]
         if mig:

@@ -12,7 +12,6 @@ from rich.text import Text
 from nodeprep.model.facts import NodeFacts
 from nodeprep.model.finding import Finding
 from nodeprep.model.pci import AcsFlag, AcsStatus, Bdf, PciFunction, acs_word
-from nodeprep.model.tree import PciTree
 from nodeprep.output import words as phrase
 from nodeprep.output.escape import safe
 from nodeprep.output.text.findings import SEVERITY_STYLE
@@ -55,7 +54,7 @@ class _Drawing:
         self.marked = _named(findings)
         self.children: dict[Bdf | None, list[PciFunction]] = {}
         self.seen: set[Bdf] = set()
-        tree = PciTree(facts.functions)
+        tree = facts.tree
         for gpu in facts.gpus:
             above: Bdf | None = None
             for bdf in tree.path(gpu.bdf):
