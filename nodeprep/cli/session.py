@@ -102,7 +102,8 @@ def _host(source: Source, store: StateStore, *, verbose: bool) -> Host:
 
         path = source.snapshot or _machine_file(source.machine or "")
         return ReplayHost(load_snapshot(path), store.state_dir / _REGISTERS)
-    from nodeprep.host.live import FabricatedHost, LiveHost
+    from nodeprep.host.fabricated import FabricatedHost
+    from nodeprep.host.live import LiveHost
 
     live = LiveHost() if source.sysfs_root is None else FabricatedHost(source.sysfs_root)
     if verbose:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Protocol, TypeVar
 
+from nodeprep.errors import Denied, HostError, NotFound
 from nodeprep.model.facts import Origin
 from nodeprep.model.readings import CommandResult, NvmlReading, ResourcesReading
+
+T = TypeVar("T")
 
 ReadAt = Callable[[int, int], bytes]
 OnLine = Callable[[str], bool]
@@ -99,3 +102,15 @@ class Host(Protocol):
 
     def resources(self) -> ResourcesReading:
         """Everything psutil says, in one reading."""
+
+
+def asking(path: str, ask: Callable[[], T]) -> T:
+    """Turns what the operating system says into the errors of the door."""
+    try:
+        return ask()
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise NotFound(f"no {path}") from error
+    except PermissionError as error:
+        raise Denied(f"{path}: {error.strerror}", hint="run as root") from error
+    except (OSError, RuntimeError) as error:
+        raise HostError(f"{path}: {error}") from error

@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import TypeVar
 
-from nodeprep.errors import Denied, HostError, NotFound, Refused, TimedOut
-from nodeprep.host.base import OnLine, ReadAt
+from nodeprep.errors import HostError, NotFound, TimedOut
+from nodeprep.host.base import OnLine, ReadAt, asking
 from nodeprep.host.supervision import MAX_OUTPUT_BYTES as MAX_OUTPUT_BYTES
 from nodeprep.host.supervision import Drain, end_group, signals_held
 from nodeprep.model.facts import Origin
@@ -26,8 +25,6 @@ MAX_TEXT_BYTES = 1 << 20
 _POLL_S = 0.05
 _REAP_S = 2.0
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
-T = TypeVar("T")
 
 
 class LiveHost:
@@ -57,7 +54,7 @@ class LiveHost:
             finally:
                 os.close(descriptor)
 
-        return _asking(path, read)
+        return asking(path, read)
 
     def opened(self, path: str) -> AbstractContextManager[ReadAt]:
         return _Opened(path)
@@ -70,7 +67,7 @@ class LiveHost:
             finally:
                 os.close(descriptor)
 
-        written = _asking(path, write)
+        written = asking(path, write)
         if written != len(data):
             raise HostError(f"{path}: {written} of {len(data)} bytes were written")
 
@@ -78,10 +75,10 @@ class LiveHost:
         return self.read_bytes(path).decode("utf-8", "replace").rstrip("\n\0")
 
     def list_dir(self, path: str) -> tuple[str, ...]:
-        return _asking(path, lambda: tuple(sorted(os.listdir(path))))  # noqa: PTH208
+        return asking(path, lambda: tuple(sorted(os.listdir(path))))  # noqa: PTH208
 
     def read_link(self, path: str) -> str:
-        return _asking(path, lambda: os.readlink(path))  # noqa: PTH115
+        return asking(path, lambda: os.readlink(path))  # noqa: PTH115
 
     def has_program(self, name: str) -> bool:
         return self._program(name) is not None
@@ -154,108 +151,6 @@ class LiveHost:
         return shutil.which(name, path=self._search_path)
 
 
-class FabricatedHost(LiveHost):
-    """A sysfs look-alike: `DIR/devices/...` stands for /sys/bus/pci/devices.
-
-    It says nothing of the computer it runs on: virtualization, lockdown, user, processes and
-    drivers are unknown, or stated in `DIR/host.json`.  lspci and setpci are pointed at the tree.
-    """
-
-    origin = Origin.FABRICATED
-    constructed = True
-    _PCI = "/sys/bus/pci/"
-    _PCIUTILS = ("lspci", "setpci")
-
-    def __init__(self, root: Path) -> None:
-        super().__init__()
-        self.root = _asking(str(root), lambda: root.resolve(strict=True))
-        devices = self.root / "devices"
-        if not _asking(str(devices), devices.is_dir):
-            raise NotFound(
-                f"no directory {root / 'devices'}",
-                hint="--sysfs-root wants a tree like /sys/bus/pci: DIR/devices/0000:00:01.0/config",
-            )
-        _asking(str(devices), lambda: _refuse_hardware(devices, self.root))
-
-    @property
-    def is_root(self) -> bool | None:
-        return None
-
-    def read_bytes(self, path: str, *, offset: int = 0, length: int | None = None) -> bytes:
-        return super().read_bytes(self._place(path), offset=offset, length=length)
-
-    def opened(self, path: str) -> AbstractContextManager[ReadAt]:
-        return super().opened(self._place(path))
-
-    def write_bytes(self, path: str, data: bytes, *, offset: int) -> None:
-        super().write_bytes(self._place(path), data, offset=offset)
-
-    def list_dir(self, path: str) -> tuple[str, ...]:
-        return super().list_dir(self._place(path))
-
-    def read_link(self, path: str) -> str:
-        return super().read_link(self._place(path))
-
-    def has_program(self, name: str) -> bool:
-        known = name in self._PCIUTILS or name.startswith("/")
-        return known and super().has_program(name)
-
-    def run(
-        self, argv: Sequence[str], *, deadline_s: float, env: dict[str, str] | None = None
-    ) -> CommandResult:
-        program, *arguments = argv
-        if program in self._PCIUTILS:
-            pointed = ("-A", "linux-sysfs", "-O", f"sysfs.path={self.root}")
-            return super().run((program, *pointed, *arguments), deadline_s=deadline_s, env=env)
-        if program.startswith("/"):
-            return super().run(argv, deadline_s=deadline_s, env=env)
-        raise NotFound(f"a fabricated tree has no {program}")
-
-    def watch(
-        self,
-        argv: Sequence[str],
-        *,
-        deadline_s: float,
-        silence_s: float | None = None,
-        on_line: OnLine | None = None,
-        env: dict[str, str] | None = None,
-    ) -> CommandResult:
-        if not argv[0].startswith("/"):
-            raise NotFound(f"a fabricated tree has no {argv[0]}")
-        return super().watch(
-            argv, deadline_s=deadline_s, silence_s=silence_s, on_line=on_line, env=env
-        )
-
-    def nvml(self) -> NvmlReading:
-        raise NotFound("a fabricated tree has no NVIDIA driver")
-
-    def resources(self) -> ResourcesReading:
-        raise NotFound("a fabricated tree says nothing of CPUs and memory")
-
-    def _place(self, path: str) -> str:
-        if path == "/host.json":
-            return str(self.root / "host.json")
-        if path.startswith(self._PCI) and ".." not in path:
-            return f"{self.root}/{path[len(self._PCI) :]}"
-        raise NotFound(f"a fabricated tree has no {path}")
-
-
-def _refuse_hardware(devices: Path, root: Path) -> None:
-    """A fabricated tree has no guardrails of a live host, so nothing real may be reached by it."""
-    sysfs = Path("/sys").stat().st_dev if Path("/sys").is_dir() else None
-    for entry in (devices, *devices.iterdir()):
-        try:
-            place = entry.resolve(strict=True)
-            real = place.stat().st_dev == sysfs
-        except (OSError, RuntimeError):
-            continue
-        if real or not place.is_relative_to(root):
-            raise Refused(
-                f"{entry} leads out of the fabricated tree, to {place}",
-                hint="leave --sysfs-root out to work on this computer",
-            )
-
-
 class _Opened:
     """A file kept open between reads: configuration space is read in a dozen small pieces."""
 
@@ -264,7 +159,7 @@ class _Opened:
         self._descriptor = -1
 
     def __enter__(self) -> ReadAt:
-        self._descriptor = _asking(
+        self._descriptor = asking(
             self._path, lambda: os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         )
         return self._read
@@ -277,18 +172,6 @@ class _Opened:
             return os.pread(self._descriptor, length, offset)
         except OSError as error:
             raise HostError(f"{self._path}: {error}") from error
-
-
-def _asking(path: str, ask: Callable[[], T]) -> T:
-    """Turns what the operating system says into the errors of the door."""
-    try:
-        return ask()
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise NotFound(f"no {path}") from error
-    except PermissionError as error:
-        raise Denied(f"{path}: {error.strerror}", hint="run as root") from error
-    except (OSError, RuntimeError) as error:
-        raise HostError(f"{path}: {error}") from error
 
 
 def _trusted_search_path(path: str) -> str:

@@ -22,7 +22,7 @@ from nodeprep.acs.plan import plan
 from nodeprep.acs.restore import restore
 from nodeprep.errors import NodeprepError
 from nodeprep.facts.pci import collect_functions
-from nodeprep.host.live import FabricatedHost
+from nodeprep.host.fabricated import FabricatedHost
 from nodeprep.model.acs import AcsPlan
 from nodeprep.model.facts import NodeFacts, Origin, Platform
 from nodeprep.model.readings import CommandResult

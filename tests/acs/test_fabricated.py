@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodeprep.facts.pci import collect_functions
-from nodeprep.host.live import FabricatedHost
+from nodeprep.host.fabricated import FabricatedHost
 from nodeprep.model.pci import AcsStatus, Bdf, ConfigAccess, PortType
 from nodeprep.model.tree import PciTree
 from nodeprep.parse.pci_config import parse_pci_config

@@ -15,7 +15,7 @@ from nodeprep.acs.forms import grub_drop_in, setpci_script
 from nodeprep.acs.pairs import parse_pairs
 from nodeprep.acs.plan import plan
 from nodeprep.facts.collect import collect
-from nodeprep.host.live import FabricatedHost
+from nodeprep.host.fabricated import FabricatedHost
 from nodeprep.model.acs import AcsPlan, Refusal
 from nodeprep.settings import Accelerators
 from tests.fabricated import FabricatedTree, add_switch

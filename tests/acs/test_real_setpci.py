@@ -16,7 +16,7 @@ from nodeprep.acs.apply import apply
 from nodeprep.acs.outcome import Unfinished
 from nodeprep.acs.restore import restore
 from nodeprep.acs.verify import verify
-from nodeprep.host.live import FabricatedHost
+from nodeprep.host.fabricated import FabricatedHost
 from nodeprep.state import StateStore
 from tests.acs.child import CountingHost, facts_of, plan_of
 from tests.fabricated import FabricatedTree, add_switch, scale_tree

@@ -55,7 +55,7 @@ def config_bytes(root: Path) -> tuple[int, int]:
 
     from nodeprep.facts.pci import collect_functions
     from nodeprep.host.base import ReadAt
-    from nodeprep.host.live import FabricatedHost
+    from nodeprep.host.fabricated import FabricatedHost
 
     read: dict[str, int] = {}
 

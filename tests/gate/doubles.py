@@ -7,7 +7,7 @@ from typing import Any
 
 from nodeprep.facts.collect import collect
 from nodeprep.gate.run import GateRequest, run_gate
-from nodeprep.host.live import FabricatedHost
+from nodeprep.host.fabricated import FabricatedHost
 from nodeprep.model.facts import NodeFacts
 from nodeprep.model.gate import GateResult
 from nodeprep.settings import Accelerators, GatePolicy

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from nodeprep.errors import Denied, HostError, NotFound, TimedOut
-from nodeprep.host.live import MAX_OUTPUT_BYTES, FabricatedHost, LiveHost
+from nodeprep.host.fabricated import FabricatedHost
+from nodeprep.host.live import MAX_OUTPUT_BYTES, LiveHost
 
 
 def script(folder: Path, name: str, text: str) -> str:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from nodeprep.errors import HostError, NotFound, NotRecorded, StateError
 from nodeprep.facts.collect import collect
-from nodeprep.host.live import FabricatedHost
+from nodeprep.host.fabricated import FabricatedHost
 from nodeprep.host.machines import machine_file
 from nodeprep.host.recording import RecordingHost
 from nodeprep.host.replay import ReplayHost, load_snapshot

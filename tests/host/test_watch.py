@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from nodeprep.errors import NotFound
-from nodeprep.host.live import FabricatedHost, LiveHost
+from nodeprep.host.fabricated import FabricatedHost
+from nodeprep.host.live import LiveHost
 from nodeprep.host.recording import RecordingHost
 from nodeprep.host.replay import ReplayHost
 from nodeprep.host.supervision import MAX_LINE_BYTES, processes

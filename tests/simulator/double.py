@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from nodeprep.facts.collect import collect
-from nodeprep.host.live import FabricatedHost
+from nodeprep.host.fabricated import FabricatedHost
 from nodeprep.model.facts import NodeFacts
 from nodeprep.model.nccl_policy import p2p_limit, within
 from nodeprep.model.pci import Bdf

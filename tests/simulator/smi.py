@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from nodeprep.facts.collect import collect
-from nodeprep.host.live import FabricatedHost
+from nodeprep.host.fabricated import FabricatedHost
 from nodeprep.model.facts import NodeFacts
 from nodeprep.model.gpu import Gpu
 from nodeprep.model.tree import PciTree

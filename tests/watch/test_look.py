@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.host.live import FabricatedHost
+from nodeprep.host.fabricated import FabricatedHost
 from nodeprep.model.facts import Origin
 from nodeprep.model.readings import CommandResult, NvmlGpu, NvmlReading
 from nodeprep.settings import AcsPolicy, Settings
