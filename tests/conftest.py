@@ -15,6 +15,19 @@ settings.register_profile("nodeprep", deadline=None, suppress_health_check=[Heal
 settings.load_profile("nodeprep")
 
 
+_TOGETHER = ("vm", "vllm")
+"""Folders whose tests share something that takes minutes to make, and cores."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All of such a folder runs in one worker, one after the other."""
+    for item in items:
+        for name in _TOGETHER:
+            if CHECKOUT / "tests" / name in item.path.parents:
+                item.add_marker(name)
+                item.add_marker(pytest.mark.xdist_group(name))
+
+
 @pytest.fixture(scope="session")
 def checkout() -> Path:
     """The root of the source tree."""

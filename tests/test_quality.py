@@ -80,3 +80,18 @@ def test_only_the_live_host_runs_programs(checkout: Path) -> None:
         )
     ]
     assert importers == ["nodeprep/host/live.py"]
+
+
+def test_a_group_of_tests_stays_in_one_worker(checkout: Path, tmp_path: Path) -> None:
+    """What `scripts/test` counts on; some releases of pytest make pytest-xdist forget it."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "test_group.py").write_text(
+        "import os, pathlib, time, pytest\n"
+        "@pytest.mark.xdist_group('one')\n"
+        "@pytest.mark.parametrize('number', range(4))\n"
+        "def test_worker(number):\n"
+        "    time.sleep(0.1)\n"
+        "    (pathlib.Path(__file__).parent / os.environ['PYTEST_XDIST_WORKER']).touch()\n"
+    )
+    run(tmp_path, "pytest", "-n", "2", "--dist", "loadgroup", "-p", "no:cacheprovider")
+    assert len(list(tmp_path.glob("gw*"))) == 1

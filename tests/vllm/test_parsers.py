@@ -17,8 +17,6 @@ from tests.serving import cases, readback
 from tests.serving.test_render import MODELS
 from tests.vllm.conftest import INSTALLED, OTHERS, SCRIPTS, Parse
 
-pytestmark = pytest.mark.vllm
-
 GOALS: list[dict[str, Any]] = [
     {}, {"goal": "latency"}, {"kv_cache_dtype": "fp8", "enforce_eager": True, "dtype": "bfloat16"},
     {"enable_prefix_caching": False, "block_size": 32},

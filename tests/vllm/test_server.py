@@ -12,6 +12,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,9 +24,8 @@ from nodeprep.serving.tune import tune
 from tests.serving import cases, readback
 from tests.vllm.conftest import INSTALLED
 
-pytestmark = pytest.mark.vllm
-
 KEY = "key-of-this-test"
+TOKENS = 16
 START_S = 400
 
 
@@ -121,16 +121,22 @@ def test_it_asks_for_the_key_of_the_file(server: Server) -> None:
 
 
 def test_it_completes(server: Server, tiny_model: Path) -> None:
-    status, body = server.ask(
-        "/v1/completions",
-        {"model": str(tiny_model), "prompt": "a gate", "max_tokens": 16, "ignore_eos": True},
-    )
+    answer = completion(server, tiny_model)
+    assert answer["usage"]["completion_tokens"] == TOKENS
+
+
+def completion(server: Server, model: Path) -> dict[str, Any]:
+    asked = {"model": str(model), "prompt": "a gate", "max_tokens": TOKENS, "ignore_eos": True}
+    status, body = server.ask("/v1/completions", asked)
     assert status == 200, body
-    answer = json.loads(body)
-    assert answer["usage"]["completion_tokens"] == 16
+    answer: dict[str, Any] = json.loads(body)
+    return answer
 
 
-def test_its_metrics_are_those_the_release_is_said_to_have(server: Server) -> None:
+def test_its_metrics_are_those_the_release_is_said_to_have(
+    server: Server, tiny_model: Path
+) -> None:
+    completion(server, tiny_model)
     page = parse_metrics(server.ask("/metrics", key=None)[1])
     names = {one.name for one in page.samples}
     for name, lived in METRICS.items():
@@ -138,4 +144,4 @@ def test_its_metrics_are_those_the_release_is_said_to_have(server: Server) -> No
         gone = lived.last is not None
         assert there is not gone, name
     [tokens] = page.named("vllm:generation_tokens_total")
-    assert tokens.value >= 16
+    assert tokens.value >= TOKENS

@@ -37,15 +37,6 @@ def _why_not() -> str | None:
     return None if os.geteuid() == 0 else "the guest's root folder is built as root"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All of this folder runs in one worker, one after the other: two guests would share cores."""
-    here = Path(__file__).parent
-    for item in items:
-        if here in item.path.parents:
-            item.add_marker(pytest.mark.vm)
-            item.add_marker(pytest.mark.xdist_group("vm"))
-
-
 @pytest.fixture(scope="session")
 def parts() -> Path:
     """Kernels and root folder, from the cache or built."""
