@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from msgspec.structs import asdict, replace
 
 from nodeprep.cli.options import Opening, session_options
@@ -60,6 +62,8 @@ def command(
     """
     if axes and not sweep:
         raise UsageError(f"{axes[0][:60]!r} without --sweep", hint="--sweep tp=1,2,4")
+    if sweep and explain:
+        raise UsageError("--explain with --sweep", hint="explain one plan: leave --sweep out")
     shape = shape_of(model)
     request = _request(session, gpu or _swept_gpu((*sweep, *axes)), tp, given)
     request = replace(request, chunked_prefill=not no_chunked_prefill)
@@ -94,6 +98,7 @@ def _sweep(
     from nodeprep.model.plan_report import SweepReport
 
     axes = parse_axes(texts)
+    _refuse_twice(axes)
     if not counted:
         request = replace(request, gpu_count=MOST_GPUS)
     rows = sweep(shape, request, axes)
@@ -107,6 +112,14 @@ def _sweep(
     )
     emit(report, session.format, session.color)
     return Exit.OK if any(one.fits for one in rows) else Exit.FINDINGS
+
+
+def _refuse_twice(axes: Iterable[str]) -> None:
+    """One option cannot have a value and an axis.  `--gpu` may: it says how many there are."""
+    source = click.get_current_context().get_parameter_source
+    for name in axes:
+        if name != "gpu" and source(name.replace("-", "_")) is ParameterSource.COMMANDLINE:
+            raise UsageError(f"--{name} and --sweep {name}=", hint="leave one of them out")
 
 
 def _swept_gpu(texts: tuple[str, ...]) -> str | None:
@@ -124,9 +137,10 @@ def _request(
     name, _, count = gpu.partition(":")
     if count and not count.isdecimal():
         raise UsageError(f"--gpu {gpu[:60]!r}: {count[:20]!r} is no count", hint="as in L40S:4")
-    cards = int(count or tp or 1)
+    cards = int(count) if count else 1 if tp is None else tp
+    size = cards if tp is None else tp
     asked.setdefault("vllm_version", newest_version())
-    return PlanRequest(gpu_name=name, gpu_count=cards, tensor_parallel=tp or cards, **asked)
+    return PlanRequest(gpu_name=name, gpu_count=cards, tensor_parallel=size, **asked)
 
 
 def _request_of_node(session: Opening, tp: int | None, asked: dict[str, Any]) -> PlanRequest:
@@ -138,5 +152,5 @@ def _request_of_node(session: Opening, tp: int | None, asked: dict[str, Any]) ->
     if not facts.gpus:
         raise UsageError("no GPU here to plan for", hint="name them: --gpu L40S:4")
     request = request_for(facts, opened.settings.serving)
-    size = tp or request.tensor_parallel
+    size = request.tensor_parallel if tp is None else tp
     return replace(request, tensor_parallel=size, busy_gib=busy_gib(facts), **asked)

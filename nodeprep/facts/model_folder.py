@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from nodeprep.errors import UsageError
+from nodeprep.errors import ParseError, UsageError
 from nodeprep.model.memory import ModelShape
 from nodeprep.parse.hf_config import parse_hf_config, parse_safetensors_index
 
@@ -72,10 +72,11 @@ def _tensors(file: Path) -> tuple[TensorHeader, ...]:
         size = file.stat().st_size
         with file.open("rb") as stream:
             length = header_length(stream.read(LENGTH_BYTES), size)
-            header = stream.read(length)
+            return parse_header(stream.read(length), size)
     except OSError as error:
         raise _unreadable(file, error) from None
-    return parse_header(header, size)
+    except ParseError as error:
+        raise ParseError(f"{file}: {error.message}", hint=error.hint) from None
 
 
 def _read(path: Path, limit: int) -> bytes:

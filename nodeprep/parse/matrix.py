@@ -317,7 +317,7 @@ def _no_matrix(lines: list[str], drafts: list[_Draft], kind: Kind) -> ParseError
     if rows:
         return ParseError(
             f"the cells are none of {kind.program}: {shown(' '.join(words[:8]))}",
-            hint="matrices of other programs (rocm-smi) are not read",
+            hint="paste all of it, unwrapped; matrices of other programs (rocm-smi) are not read",
         )
     if drafts:
         return ParseError(

@@ -175,6 +175,7 @@ def test_a_file_cut_short_is_refused(tmp_path: Path) -> None:
     write(folder(tmp_path) / "model.safetensors", llama(), missing=1000)
     with pytest.raises(ParseError, match="ends before") as raised:
         read_model(tmp_path)
+    assert raised.value.message.startswith(f"{tmp_path / 'model.safetensors'}: ")
     assert "again" in raised.value.hint
 
 

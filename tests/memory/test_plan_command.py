@@ -95,6 +95,17 @@ def test_axes_want_a_sweep() -> None:
     assert isinstance(run("llama-3.1-8b", "tp=1", "--gpu", "L40S").exception, UsageError)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--tp", "4", "--sweep", "tp=1,2"), ("--sweep", "tp=1,2", "--explain"),
+        ("--enforce-eager", "--sweep", "enforce-eager=true"), ("--tp", "0"),
+    ],
+)  # fmt: skip
+def test_nothing_that_was_asked_is_left_out_in_silence(options: tuple[str, ...]) -> None:
+    assert isinstance(run("llama-3.1-8b", "--gpu", "L40S:4", *options).exception, UsageError)
+
+
 @pytest.mark.parametrize(("sizes", "status"), [("1,2", Exit.OK), ("1", Exit.FINDINGS)])
 def test_a_sweep_is_fine_when_anything_fits(sizes: str, status: Exit) -> None:
     assert run("qwen3-32b", "--gpu", "L40S", "--sweep", f"tp={sizes}").return_value == status
