@@ -8,7 +8,7 @@ import sys
 import click
 from msgspec.structs import asdict
 
-from nodeprep.cli.options import BUSBW, session_options
+from nodeprep.cli.options import BUSBW, gpu_list, session_options
 from nodeprep.cli.session import Session
 from nodeprep.facts.collect import collect_with_gpus
 from nodeprep.gate.history import remember
@@ -22,6 +22,7 @@ from nodeprep.stamp import now_utc, stamp
 @click.command("gate")
 @click.option("--binary", metavar="PATH", help="all_reduce_perf to use.")
 @click.option("--image", metavar="IMAGE", help="Container image with nccl-tests, already pulled.")
+@click.option("--gpus", type=gpu_list, metavar="LIST", help="Only these, as 0-3. Default: all.")
 @click.option("--min-busbw", type=BUSBW, metavar="GB/S", help="Least bus bandwidth to pass.")
 @click.option(
     "--two-arms/--one-arm", default=None, help="Measure once more with peer-to-peer off, or never."
@@ -34,13 +35,14 @@ def command(
     session: Session,
     binary: str | None,
     image: str | None,
+    gpus: tuple[int, ...] | None,
     min_busbw: float | None,
     two_arms: bool | None,
     diagnose: bool,
     torch: bool,
     force: bool,
 ) -> int:
-    """Run nccl-tests on all GPUs of this node and judge the result.
+    """Run nccl-tests on the GPUs of this node and judge the result.
 
     Judged at the largest size, with data checking; never by exit status or by the printed average.
     """
@@ -58,7 +60,7 @@ def command(
     )
     with progress(sys.stderr) as shown, shown.stage("gate") as step:
         facts = collect_with_gpus(host, settings.accelerators)
-        group = tuple(gpu.index for gpu in facts.gpus)
+        group = gpus or tuple(gpu.index for gpu in facts.gpus)
         result = run_gate(host, facts, group, settings.gate, request, step.note)
     if not host.simulates:
         result = remember(session.store, facts, result, settings.gate, now_utc())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from functools import partial, wraps
 from pathlib import Path
@@ -55,6 +56,21 @@ class _Busbw(click.FloatRange):
 
 
 BUSBW = _Busbw(min=0, min_open=True, max=1e6)
+
+
+_GPU_RANGE = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?")
+
+
+def gpu_list(text: str) -> tuple[int, ...]:
+    """Indices of GPUs, `0,1` or `0-3`: each once, in rising order.  Raises BadParameter."""
+    found: set[int] = set()
+    for part in text.split(","):
+        match = _GPU_RANGE.fullmatch(part.strip())
+        if match is None or int(match[2] or match[1]) < int(match[1]):
+            raise click.BadParameter(f"not a list of GPUs: {part[:40]!r}; write 0,1,2,3 or 0-3")
+        found.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return tuple(sorted(found))
+
 
 _FORMATS = ("auto", "text", "brief", "json")
 _COLOR = click.option(

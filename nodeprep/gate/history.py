@@ -84,14 +84,13 @@ def read_history(store: StateStore) -> History:
 
 
 def past_run(facts: NodeFacts, result: GateResult, collected_at: str) -> PastRun:
-    found = facts.gpus
     sizes = [row.size_bytes for row in result.rows]
     return PastRun(
         collected_at=collected_at,
         boot_id=facts.boot_id,
         verdict=result.verdict,
         measured_gbps=result.measured_gbps,
-        gpus=tuple(gpu.uuid or gpu.bdf for gpu in members(facts, [gpu.index for gpu in found])),
+        gpus=tuple(gpu.uuid or gpu.bdf for gpu in members(facts, result.gpus)),
         max_bytes=max(sizes, default=None),
         source=result.source,
         simulated=result.simulated,

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from nodeprep.errors import HostError
 from nodeprep.facts.gpus import ask_driver, merge
 from nodeprep.gate.command import PCIE_SIZE, free_bytes, members, need_bytes
+from nodeprep.gate.judge import listed
 from nodeprep.gate.nvlink import has_nvlink
 from nodeprep.host.base import Host
 from nodeprep.model.base import Record
@@ -69,8 +70,8 @@ def _obstacles(
     facts: NodeFacts, group: Sequence[int], expected_count: int | None
 ) -> Iterator[Obstacle]:
     found = members(facts, group)
-    if len(found) != len(set(group)):
-        yield _lasting(f"the group names GPUs that are not there: {_listed(sorted(group))}")
+    if absent := sorted(set(group) - {gpu.index for gpu in found}):
+        yield _lasting(f"there is no GPU {listed(absent)} here: {len(facts.gpus)} were found")
         return
     if expected_count is not None and len(facts.gpus) != expected_count:
         yield _lasting(f"{len(facts.gpus)} GPUs, expected are {expected_count}")
@@ -87,7 +88,7 @@ def _unknown_to_driver(facts: NodeFacts, found: Sequence[Gpu]) -> Iterator[Obsta
     spoken_for = any(gpu.driver_grade in ("nvml", "nvidia-smi") for gpu in facts.gpus)
     lost = [f"GPU{gpu.index} {gpu.bdf}" for gpu in found if gpu.driver_grade == "pci"]
     if spoken_for and lost:
-        yield _lasting(f"the driver does not list {_listed(lost)}, which the bus has")
+        yield _lasting(f"the driver does not list {listed(lost)}, which the bus has")
 
 
 def _gpu_obstacles(gpu: Gpu, *, fabric: bool) -> Iterator[Obstacle]:
@@ -98,7 +99,7 @@ def _gpu_obstacles(gpu: Gpu, *, fabric: bool) -> Iterator[Obstacle]:
         state = _FABRIC_STATES[gpu.fabric_state]
         yield _passing(f"the fabric of {name} is {state}: {_FABRIC_HINT}")
     if gpu.processes:
-        pids = _listed([process.pid for process in gpu.processes])
+        pids = listed([process.pid for process in gpu.processes])
         yield _passing(f"{name} is in use by process {pids}")
     free, need = free_bytes(gpu), need_bytes(PCIE_SIZE)
     if free is not None and free < need:
@@ -119,7 +120,3 @@ def _lasting(reason: str) -> Obstacle:
 
 def _passing(reason: str) -> Obstacle:
     return Obstacle(reason=reason, passing=True)
-
-
-def _listed(items: Sequence[object]) -> str:
-    return ", ".join(map(str, items[:8])) + (" and more" if len(items) > 8 else "")

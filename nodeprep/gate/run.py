@@ -66,6 +66,17 @@ def run_gate(
     `tell` gets a few words on what is going on.  Nothing the machine does is raised; what could not
     be measured is a verdict.
     """
+    return replace(_verdict(host, facts, group, policy, request, tell), gpus=group)
+
+
+def _verdict(
+    host: Host,
+    facts: NodeFacts,
+    group: tuple[int, ...],
+    policy: GatePolicy,
+    request: GateRequest,
+    tell: Callable[[str], None],
+) -> GateResult:
     mark = threshold(facts, group, policy, request.min_busbw_gbps, None)
     if len(group) < 2:
         reason = f"{len(group)} GPU: there is no pair to measure"

@@ -230,6 +230,8 @@ class DriftReading(Record, frozen=True):
 class GateResult(Record, frozen=True):
     verdict: GateVerdict
     reason: str
+    gpus: tuple[int, ...] = ()
+    """Indices of the GPUs that were asked for, rising."""
     measured_gbps: float | None = None
     """Mean of out-of-place and in-place bus bandwidth at the largest size."""
     threshold_gbps: float | None = None

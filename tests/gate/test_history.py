@@ -26,6 +26,7 @@ ROW = NcclRow(
 def result(
     gbps: float | None, verdict: GateVerdict = GateVerdict.PASS, **fields: Any
 ) -> GateResult:
+    fields = {"gpus": (0, 1, 2, 3)} | fields
     return GateResult(verdict=verdict, reason="", measured_gbps=gbps, rows=(ROW,), **fields)
 
 

@@ -98,6 +98,8 @@ def bars(gate: GateResult, look: Look) -> Iterator[RenderableType]:
 
 def _details(gate: GateResult, look: Look) -> Iterator[RenderableType]:
     rows: list[tuple[str, RenderableType]] = []
+    if gate.gpus:
+        rows.append(("over", say(phrase.ranges(gate.gpus, "GPU"))))
     if gate.threshold_gbps is not None:
         rows.append(("threshold", say(f"from {gate.threshold_source}")))
     if gate.limiting_hop:
