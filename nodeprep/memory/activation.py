@@ -12,6 +12,7 @@ from nodeprep.model.memory import ModelShape
 MOE_CHUNK = 32_768
 """Tokens that one fused-experts call works on (VLLM_FUSED_MOE_CHUNK_SIZE)."""
 _SIGLIP_HIDDEN, _SIGLIP_INTERMEDIATE = 1152, 4304
+_PIXELS_OF_A_PATCH = 2 * 16 * 16 * 3
 _MLA_WORKSPACE_TOKENS = 65_536
 _AWQ_EXTRA_HIDDEN = 3
 """Fitted on one log (72B AWQ, float16, 0.7.2): three more hidden-sized tensors a token."""
@@ -101,11 +102,13 @@ def profiled_images(shape: ModelShape, rows: int, tokens: int) -> int:
 
 
 def encoder_bytes(shape: ModelShape, image_tokens: int, dtype_bytes: int) -> int:
-    """Peak of the vision encoder over that many tokens: patches x (2 I + 2 hidden) x bytes.
+    """Peak of the vision encoder: patches x (2 I + 4 hidden + pixels) x bytes.
 
-    The first projection, its activation, the residual and the normed input are alive together.
-    A tower without numbers is taken as SigLIP so400m, which most current models carry; 0 where
-    not even the patches of a token are known.
+    The first projection, its activation, the residual, the normed input, the position embeddings
+    and the pixels of the patch (two frames of 16 x 16 in three colours) are alive together; the
+    fourth hidden-sized tensor is fitted (two logs of Qwen3.5, 0.18 and 0.23).  A tower without
+    numbers is taken as SigLIP so400m, which most current models carry; 0 where not even the patches
+    of a token are known.
     """
     vision = shape.vision
     if vision is None or vision.patches_per_token is None:
@@ -113,7 +116,7 @@ def encoder_bytes(shape: ModelShape, image_tokens: int, dtype_bytes: int) -> int
     hidden = vision.hidden_size or _SIGLIP_HIDDEN
     width = vision.intermediate_size or (4 * hidden if vision.hidden_size else _SIGLIP_INTERMEDIATE)
     patches = image_tokens * vision.patches_per_token
-    return patches * (2 * width + 2 * hidden) * dtype_bytes
+    return patches * (2 * width + 4 * hidden + _PIXELS_OF_A_PATCH) * dtype_bytes
 
 
 def _dense_bytes(shape: ModelShape, tokens: int, tp: int, dtype_bytes: int) -> float:

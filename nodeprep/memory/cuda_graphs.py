@@ -9,6 +9,8 @@ _LARGEST = 512
 _PER_GRAPH = 3 * MIB
 """The source counts the second capture, and 1 MiB at the least.  Fitted, with the next, on logs of
 0.20 to 0.30: 0.15 GiB for 12 graphs, 0.14 for 30, 0.28 for 54, 0.73 for 86 (vllm#39559)."""
+_FULL_SHARE = 1.0
+"""Fitted on logs of 0.29 and 0.30 (8B: 1.4 GiB for 35 full graphs; 0.5B: 0.3)."""
 _FIRST_CAPTURE = 96 * MIB
 """Graph nodes and driver memory of the first capture."""
 
@@ -23,17 +25,23 @@ def capture_sizes(max_num_seqs: int) -> int:
     return sum(1 for one in sizes if one <= largest)
 
 
-def graph_bytes(shape: ModelShape, max_num_seqs: int, tp: int, dtype_bytes: int) -> int:
+def graph_bytes(
+    shape: ModelShape, max_num_seqs: int, tp: int, dtype_bytes: int, *, extrapolated: bool = False
+) -> int:
     """Estimated memory of all graphs on one rank.
 
     max over modes of the first capture + (piecewise + full graphs - 2) x 3 MiB; the first capture
     holds the activations of the largest batch.  Source: gpu_model_runner.py
-    profile_cudagraph_memory (V1), gpu/cudagraph_utils.py (V2).
+    profile_cudagraph_memory (V1).
+
+    `extrapolated` (V2): the second largest full graph's memory, its activations, is taken for
+    every full graph.  Source: gpu/cudagraph_utils.py _extrapolate_full_graph_memory.
     """
     piecewise, full = capture_sizes(max_num_seqs), capture_sizes(max(1, max_num_seqs // 2))
     tokens = min(2 * max_num_seqs, _LARGEST)
     width = shape.intermediate_size if shape.moe is None else (
         shape.moe.experts_per_token * shape.moe.intermediate_size
     )  # fmt: skip
-    first = tokens * (3 * width / tp + 3 * shape.hidden_size) * dtype_bytes
-    return int(_FIRST_CAPTURE + first + max(0, piecewise + full - 2) * _PER_GRAPH)
+    token = (3 * width / tp + 3 * shape.hidden_size) * dtype_bytes
+    every = _FULL_SHARE * min(max_num_seqs, _LARGEST) * token * full if extrapolated else 0
+    return int(_FIRST_CAPTURE + tokens * token + max(0, piecewise + full - 2) * _PER_GRAPH + every)

@@ -35,6 +35,8 @@ class GpuModel(Record, frozen=True):
     context_gib: float
     """In use on the device before vLLM's baseline: CUDA context and driver."""
     source: str
+    unified: bool = False
+    """The GPU's memory is the host's."""
     exact_total: bool = False
     """The total was measured, not looked up."""
     guessed_total: bool = False

@@ -100,6 +100,7 @@ def standard_error(run: Resolved, terms: Terms) -> int:
         run.gpu.total_bytes * _total_doubt(run),
         250 * MIB if run.budget == "consumed" else 0,
         500 * MIB if shape.vision is not None else 0,
+        500 * MIB if run.gpu.unified else 0,
         150 * MIB if run.budget == "used" else 0,
         3000 * MIB if run.rules.mla_absorbed and shape.mla is not None else 0,
     ]

@@ -16,9 +16,7 @@ def longest_for(run: Resolved, blocks: int, wanted: float, longest: int) -> int:
     """
 
     def holds(length: int) -> bool:
-        cache = layout(
-            _kinds(run), run.block_tokens, length, min(run.max_num_batched_tokens, length)
-        )
+        cache = layout(_kinds(run), run.block_tokens, length, min(run.tokens_in_flight, length))
         return concurrency(blocks, cache) >= wanted
 
     if holds(longest):

@@ -50,7 +50,7 @@ def cache_layout(run: Resolved) -> KvLayout:
     kinds = kv_cache.layer_kinds(
         run.shape, run.tp, run.kv_value_bytes, run.dtype_bytes, run.rules, run.kv_dtype
     )
-    return kv_cache.layout(kinds, run.block_tokens, run.max_model_len, run.max_num_batched_tokens)
+    return kv_cache.layout(kinds, run.block_tokens, run.max_model_len, run.tokens_in_flight)
 
 
 def free_at_start(run: Resolved) -> int:

@@ -59,6 +59,11 @@ class Resolved(Record, frozen=True):
         return bytes_from_gib(self.gpu.context_gib)
 
     @property
+    def tokens_in_flight(self) -> int:
+        """Tokens of the steps that are scheduled and not yet settled."""
+        return self.max_num_batched_tokens * self.rules.steps_in_flight
+
+    @property
     def budget(self) -> str:
         return self.rules.budget_v1 if self.v1 else self.rules.budget_v0
 

@@ -43,13 +43,16 @@ def sampler_bytes(path: str, n: int, vocab: int, dtype_bytes: int, sms: int) -> 
     triton: float32 copy, probabilities and noise, and a buffer of float32 rows, one for each
     multiprocessor (rounded up to a power of two) that has a row (topk_topp_triton.py).
     flashinfer: float32 copy, masked logits, probabilities (top_k_top_p_sampling_from_logits).
-    logits: model runner V2 skips top-k and top-p while profiling; nothing beyond the logits.
+    copy: model runner V2 to 0.25 skips top-k and top-p while profiling; the float32 copy.
+    logits: V2 from 0.26 on; nothing beyond the logits.
     full: V2 from 0.33 on: float32 copy, masked logits, probabilities.
     """
     cells = n * vocab
     copy = float32_copy_bytes(n, vocab, dtype_bytes)
     if path == "logits":
         return 0
+    if path == "copy":
+        return copy
     if path in ("full", "flashinfer"):
         return copy + cells * _PROBABILITIES_BYTES
     if path == "triton" and n >= _TRITON_ROWS:

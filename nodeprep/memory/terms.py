@@ -7,6 +7,11 @@ from typing import NamedTuple
 from nodeprep.memory import activation, budget, sampler, weights
 from nodeprep.memory.cuda_graphs import graph_bytes
 from nodeprep.memory.resolve import Resolved
+from nodeprep.units import MIB
+
+_TUNING = 256 * MIB
+"""The buffer that clears the cache between two timings while kernels are tuned (triton/testing.py
+do_bench); the profiling run is the first to compile."""
 
 
 class Terms(NamedTuple):
@@ -64,13 +69,16 @@ def rank_terms(run: Resolved, rank: int) -> Terms:
     forward = max(forward, encoder)
     chosen = 2 * rows * shape.hidden_size * width
     at_sampling = hidden + chosen + logits + sampling
-    peak = max(forward, at_sampling) + cublas + kept
+    tuned = _TUNING if run.v1 and not run.eager else 0
+    peak = max(forward, at_sampling, tuned) + cublas + kept
     peak = budget.counted_peak(run.budget, peak, forward > at_sampling)
     nccl = budget.nccl_bytes(run.budget, tp, run.gpu, nvlink=run.nvlink)
     other = _other(run) + budget.fragment_bytes(
         run.budget, loaded, quantized=shape.quant is not None
     )
-    graphs = graph_bytes(shape, run.max_num_seqs, tp, width) if run.graphs_estimated else 0
+    graphs = 0
+    if run.graphs_estimated:
+        graphs = graph_bytes(shape, run.max_num_seqs, tp, width, extrapolated=run.v2_runner)
     return Terms(
         weights=loaded, activation=peak - sampling - logits, sampler=sampling, logits=logits,
         nccl=nccl, other=other, graphs=graphs, forward=forward,
@@ -113,5 +121,6 @@ def _other(run: Resolved) -> int:
         run.context_size + run.busy_bytes,
         v1=run.v1,
         graph_trial=run.rules.graph_trial and not run.eager and not run.v2_runner,
+        unified=run.gpu.unified,
         persistent_bytes=counters,
     )

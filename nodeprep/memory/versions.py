@@ -53,9 +53,11 @@ class EngineRules(Record, frozen=True):
     """none, listed-dense, listed, dense, all: which models get model runner V2 by default."""
     v2_architectures: tuple[str, ...]
     v2_sampler: str
-    """logits, full: what V2's profiling run samples with."""
+    """copy, logits, full: what V2's profiling run samples with."""
     reported: str
     """blocks, groups, concurrency: how `GPU KV cache size` is worked out."""
+    steps_in_flight: int
+    """Steps whose tokens a sliding or chunked window keeps beside itself."""
     state_blocks: int
     """Blocks of one sequence in a group of state-space layers."""
     hybrid: bool

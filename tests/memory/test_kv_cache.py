@@ -28,6 +28,36 @@ def test_gpt_oss_alternates_two_groups() -> None:
     assert kv_cache.reported_tokens(1001, cache, 131_072, "groups") == 500 * 16
 
 
+def test_a_window_keeps_two_steps_from_0_26() -> None:
+    """Asynchronous scheduling: the step before is not settled when the next one is scheduled."""
+    asked = {"max_model_len": 131_072, "max_num_batched_tokens": 4096}
+    shapes = shape("gpt-oss-120b")
+    before = cache_layout(resolve(shapes, request(vllm_version="0.25.1", **asked)))
+    after = cache_layout(resolve(shapes, request(vllm_version="0.26.0", **asked)))
+    assert after.blocks_per_request - before.blocks_per_request == 4096 // 16
+
+
+def test_gemma_4_on_0_26_keeps_whole_requests_of_16384() -> None:
+    """A log of 0.26.0 on a B300: 13.25 requests of 16,384 tokens, 217,116 tokens in 182.37 GiB.
+
+    Ten full layers and fifty sliding ones, whose window and two steps are longer than the request.
+    """
+    text = {
+        "num_hidden_layers": 60, "hidden_size": 5376, "num_attention_heads": 32,
+        "num_key_value_heads": 16, "head_dim": 256, "global_head_dim": 512,
+        "num_global_key_value_heads": 4, "attention_k_eq_v": True, "intermediate_size": 21504,
+        "vocab_size": 262144, "sliding_window": 1024, "max_position_embeddings": 262144,
+        "layer_types": (["sliding_attention"] * 5 + ["full_attention"]) * 10,
+        "model_type": "gemma4_text", "architectures": ["Gemma4ForCausalLM"],
+    }  # fmt: skip
+    asked = request(vllm_version="0.26.0", max_model_len=16_384, max_num_batched_tokens=8192)
+    cache = cache_layout(resolve(parse_hf_config(json.dumps(text), "gemma"), asked))
+    blocks = kv_cache.blocks_in(182.37 * GIB, cache)
+    assert kv_cache.reported_tokens(blocks, cache, 16_384, "concurrency") == pytest.approx(
+        217_116, rel=0.01
+    )
+
+
 def test_gemma_3_has_five_sliding_layers_for_one_full() -> None:
     cache = cache_layout(resolve(shape("gemma-3-27b"), request(max_model_len=65_536)))
     assert {one.kind: one.layers for one in cache.kinds} == {"full": 10, "sliding": 52}

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from nodeprep.memory import sampler
-from nodeprep.memory.activation import forward_bytes, workspace_bytes
+from nodeprep.memory.activation import encoder_bytes, forward_bytes, workspace_bytes
 from nodeprep.memory.allocator import allocated_bytes
 from nodeprep.memory.budget import cublas_bytes
 from nodeprep.memory.communication import communication_bytes, nccl_buffer_bytes
-from nodeprep.memory.cuda_graphs import capture_sizes
+from nodeprep.memory.cuda_graphs import capture_sizes, graph_bytes
 from nodeprep.memory.plan import plan
 from nodeprep.memory.weights import weight_bytes
 from nodeprep.model.memory import VisionShape
@@ -50,6 +50,53 @@ def test_triton_takes_a_buffer_row_a_multiprocessor() -> None:
     assert sampler.sampler_bytes("triton", n, vocab, 2, 58) == 12 * n * vocab + 58 * vocab * 4
     assert sampler.sampler_bytes("triton", 4, vocab, 2, 58) == sampler.sampler_bytes(
         "sort", 4, vocab, 2, 58
+    )
+
+
+def test_runner_v2_copies_the_logits_up_to_0_25() -> None:
+    n, vocab = 256, 151_936
+    assert sampler.sampler_bytes("copy", n, vocab, 2, 58) == 4 * n * vocab
+    assert sampler.sampler_bytes("logits", n, vocab, 2, 58) == 0
+
+
+def test_runner_v2_extrapolates_its_full_graphs() -> None:
+    """A log of 0.30.0, Qwen3 8B on an A10G: 1.62 GiB of peak and graphs, about 1.4 of them graphs;
+    the estimate grows with the square of the sequences, since both number and size do."""
+    small, large = (
+        graph_bytes(shape("qwen3-8b"), seqs, 1, 2, extrapolated=True) for seqs in (128, 256)
+    )
+    assert gib(large) == pytest.approx(1.4, abs=0.35)
+    assert large > 2 * small
+    assert graph_bytes(shape("qwen3-8b"), 256, 1, 2) < large / 2
+
+
+def test_the_pixels_are_alive_beside_the_encoder() -> None:
+    """Logs of Qwen3.5 9B on an L40S, 0.18 and 0.19: about 1.86 GiB of peak, all of it the
+    encoder's 65,536 patches and their 16,384 tokens."""
+    tower = VisionShape(hidden_size=1152, intermediate_size=4304, patches_per_token=4,
+                        item_tokens=16_384)  # fmt: skip
+    seen = shape("qwen3-8b", vision=tower)
+    assert gib(encoder_bytes(seen, 16_384, 2)) == pytest.approx(1.75, abs=0.12)
+
+
+def test_kernels_are_tuned_with_256_mib() -> None:
+    tiny = shape("qwen2.5-0.5b")
+    for eager, least in ((False, 256 * MIB), (True, 0)):
+        rank = plan(tiny, request(vllm_version="0.27.1", enforce_eager=eager)).ranks[0]
+        peak = rank.activation_bytes + rank.sampler_bytes + rank.logits_bytes
+        assert peak >= least
+        assert (peak >= 256 * MIB) is not eager
+
+
+def test_where_the_memory_is_the_hosts_the_process_counts() -> None:
+    spark, card = (
+        plan(shape(), request(gpu_name=name, gpu_memory_gib=96.0)).ranks[0]
+        for name in ("NVIDIA GB10", "NVIDIA RTX PRO 6000")
+    )
+    assert spark.other_bytes - card.other_bytes == 700 * MIB
+    assert (
+        spark.kv_cache_bytes_high - spark.kv_cache_bytes_low
+        > card.kv_cache_bytes_high - card.kv_cache_bytes_low
     )
 
 
