@@ -61,16 +61,19 @@ def workspace_bytes(shape: ModelShape, tokens: int, tp: int, dtype_bytes: int) -
     )
 
 
-def encoder_cache_bytes(shape: ModelShape, tokens: int, dtype_bytes: int) -> int:
+def encoder_cache_tokens(shape: ModelShape, tokens: int, deepstack_tokens: int) -> int:
+    """Tokens whose outputs the profiling run keeps: of an image, or of that release's video."""
+    levels = shape.vision.output_levels if shape.vision is not None else 1
+    return max(encoder_tokens(shape, tokens), deepstack_tokens if levels > 1 else 0)
+
+
+def encoder_cache_bytes(shape: ModelShape, kept_tokens: int, dtype_bytes: int) -> int:
     """Outputs of the vision encoder, kept through the profiling run.
 
-    encoder tokens x hidden x levels x bytes (v1/worker/gpu_model_runner.py profile_run).
+    kept tokens x hidden x levels x bytes (v1/worker/gpu_model_runner.py profile_run).
     """
-    vision = shape.vision
-    if vision is None:
-        return 0
-    kept = encoder_tokens(shape, tokens)
-    return kept * shape.hidden_size * vision.output_levels * dtype_bytes
+    levels = shape.vision.output_levels if shape.vision is not None else 0
+    return kept_tokens * shape.hidden_size * levels * dtype_bytes
 
 
 def encoder_tokens(shape: ModelShape, tokens: int) -> int:

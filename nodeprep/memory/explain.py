@@ -10,7 +10,7 @@ from nodeprep.memory.cuda_graphs import capture_sizes
 from nodeprep.memory.interval import requested_bytes
 from nodeprep.memory.outcome import Outcome, outcome
 from nodeprep.memory.resolve import Resolved, resolve
-from nodeprep.memory.terms import Terms, profiled, rank_terms
+from nodeprep.memory.terms import Terms, cached_tokens, profiled, rank_terms
 from nodeprep.memory.weights import rank_tensors
 from nodeprep.model.memory import ModelShape, PlanRequest, PlanStep
 from nodeprep.units import gib, show_bytes
@@ -100,9 +100,9 @@ def _peak(run: Resolved, terms: Terms) -> Iterator[PlanStep]:
     )  # fmt: skip
     if run.v1 and shape.vision is not None:
         yield _bytes(
-            "encoder outputs", "encoder tokens x hidden x bytes",
-            f"{activation.encoder_tokens(shape, tokens)} x {shape.hidden_size} x {width}",
-            activation.encoder_cache_bytes(shape, tokens, width),
+            "encoder outputs", "encoder tokens x hidden x levels x bytes",
+            f"{cached_tokens(run)} x {shape.hidden_size} x {shape.vision.output_levels} x {width}",
+            activation.encoder_cache_bytes(shape, cached_tokens(run), width),
             "v1/worker/gpu_model_runner.py profile_run",
         )  # fmt: skip
     larger = "the forward pass" if terms.forward_sets_peak else "sampling"

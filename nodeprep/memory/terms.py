@@ -53,7 +53,7 @@ def rank_terms(run: Resolved, rank: int) -> Terms:
     encoder = activation.encoder_bytes(shape, images, width)
     kept = 0
     if run.v1:
-        kept = activation.encoder_cache_bytes(shape, run.max_num_batched_tokens, width)
+        kept = activation.encoder_cache_bytes(shape, cached_tokens(run), width)
     if run.rules.moe_workspace:
         kept += activation.workspace_bytes(shape, run.max_num_batched_tokens, tp, width)
     hidden = activation.hidden_states_bytes(shape, run.max_num_batched_tokens, width)
@@ -94,6 +94,13 @@ def profiled(run: Resolved) -> tuple[int, int]:
         return sampler.rows(run.max_num_seqs, tokens), images
     rows = activation.profiled_rows(run.shape, run.max_num_seqs, tokens)
     return rows, activation.profiled_images(run.shape, rows, tokens)
+
+
+def cached_tokens(run: Resolved) -> int:
+    """Tokens whose encoder outputs are kept while V1 profiles."""
+    return activation.encoder_cache_tokens(
+        run.shape, run.max_num_batched_tokens, run.rules.deepstack_tokens
+    )
 
 
 def _sampling(run: Resolved, rank: int) -> tuple[int, int]:

@@ -68,6 +68,9 @@ class EngineRules(Record, frozen=True):
     """MLA's projections are multiplied out and stored beside the originals."""
     fp8_kv_needs_v0: bool
     """fp8 KV below compute capability 9 falls back to V0."""
+    deepstack_tokens: int
+    """Tokens of the largest video that a tower with deepstack outputs is profiled with; 0: an image
+    is larger."""
     moe_workspace: bool
     """The experts' intermediate buffers stay allocated."""
     graph_trial: bool

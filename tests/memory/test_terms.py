@@ -5,12 +5,19 @@ from __future__ import annotations
 import pytest
 
 from nodeprep.memory import sampler
-from nodeprep.memory.activation import encoder_bytes, forward_bytes, workspace_bytes
+from nodeprep.memory.activation import (
+    encoder_bytes,
+    encoder_cache_bytes,
+    forward_bytes,
+    workspace_bytes,
+)
 from nodeprep.memory.allocator import allocated_bytes
 from nodeprep.memory.budget import cublas_bytes
 from nodeprep.memory.communication import communication_bytes, nccl_buffer_bytes
 from nodeprep.memory.cuda_graphs import capture_sizes, graph_bytes
 from nodeprep.memory.plan import plan
+from nodeprep.memory.resolve import resolve
+from nodeprep.memory.terms import cached_tokens
 from nodeprep.memory.weights import weight_bytes
 from nodeprep.model.memory import VisionShape
 from nodeprep.units import GIB, MIB, gib
@@ -221,3 +228,14 @@ def test_memory_in_use_by_others_fails_the_check_at_start() -> None:
     assert result.limit is not None
     assert result.limit.startswith("free memory at start")
     assert any("other processes" in one for one in result.assumptions)
+
+
+@pytest.mark.parametrize(
+    ("version", "tokens"), [("0.10.2", 16_384), ("0.11.2", 153_600), ("0.13.0", 16_384)]
+)
+def test_a_deepstack_tower_keeps_a_whole_video_in_0_11_and_0_12(version: str, tokens: int) -> None:
+    """Logs of Qwen3-VL 30B, 0.11.0: an encoder budget of 153,600 tokens, one video."""
+    tower = VisionShape(item_tokens=16_384, output_levels=4)
+    run = resolve(shape("qwen3-30b-a3b-2507", vision=tower), request(vllm_version=version))
+    assert cached_tokens(run) == tokens
+    assert encoder_cache_bytes(run.shape, tokens, 2) == tokens * 2048 * 4 * 2
