@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from datetime import date
 from pathlib import Path
-from typing import Protocol, TypeVar, runtime_checkable
 
 from msgspec.structs import replace
 
@@ -22,7 +20,7 @@ from nodeprep.errors import Exit, NeedsRoot, NodeprepError
 from nodeprep.facts.collect import collect_with_gpus, reread
 from nodeprep.facts.resources import disk_room
 from nodeprep.gate.history import remember
-from nodeprep.gate.outcome import exit_status, p2p_verified
+from nodeprep.gate.outcome import exit_status
 from nodeprep.gate.run import GateRequest, run_gate
 from nodeprep.host.base import Host
 from nodeprep.memory.request import request_for
@@ -33,36 +31,15 @@ from nodeprep.model.facts import NodeFacts, Origin
 from nodeprep.model.finding import Finding, Severity
 from nodeprep.model.gate import GateResult
 from nodeprep.model.memory import MemoryPlan
-from nodeprep.model.report import AcsSection, NodeVerdict, Report, Stage, StageStatus
+from nodeprep.model.report import AcsSection, NodeVerdict, Report, StageStatus
 from nodeprep.model.serving import Knob, RenderedFile
+from nodeprep.model.topology import ranges
 from nodeprep.settings import Settings
 from nodeprep.shapes import shape_of
+from nodeprep.stages import Progress, StageLog
 from nodeprep.stamp import now_utc, stamp
 from nodeprep.state import StateStore
 from nodeprep.units import count
-
-T = TypeVar("T")
-Progress = Callable[[str], AbstractContextManager[object]]
-
-
-@runtime_checkable
-class Notes(Protocol):
-    """A stage as it is shown, if it can say what it is at."""
-
-    def note(self, text: str) -> None: ...
-
-
-_PRECEDENCE = (
-    Exit.REFUSED,
-    Exit.UNVERIFIED,
-    Exit.GATE_FAILED,
-    Exit.FINDINGS,
-    Exit.ERROR,
-    Exit.USAGE,
-    Exit.NEEDS_ROOT,
-)
-"""The exit status of a run is the first of these that any stage asked for."""
-
 
 _OF_A_VETO = {Exit.GATE_FAILED, Exit.FINDINGS}
 """What a node asks for whose peer-to-peer is vetoed: its files say so, and it is not ready."""
@@ -131,50 +108,50 @@ class _Run:
         self._settings = settings
         self._store = store
         self._options = options
-        self._progress = progress
-        self._stages: list[Stage] = []
-        self._statuses: set[Exit] = set()
-        self._reasons: list[str] = []
-        self._step: object = None
+        self._log = StageLog(progress)
 
     def report(self) -> Report:
         facts = self._collect()
         none: tuple[Finding, ...] = ()
-        before = self._stage("audit", lambda: self._audit(facts), "{}", none)
+        before = self._log.stage("audit", lambda: self._audit(facts), none, _findings_told)
         facts, acs = self._free_paths(facts)
         findings = before if not acs.applied else self._audit_again(before, facts)
         gate = self._measure(facts)
-        found_by_gate = gate.findings if gate is not None else ()
+        parts = self._measure_groups(facts)
+        measured = (*((gate,) if gate is not None else ()), *parts)
+        found_by_gate = tuple(finding for one in measured for finding in one.findings)
         self._judge_findings((*findings, *found_by_gate))
         memory = self._plan_memory(facts)
-        knobs, files = self._render(facts, gate, memory)
-        status = next((one for one in _PRECEDENCE if one in self._statuses), Exit.OK)
-        ready = status is Exit.OK and not (self._statuses or self._reasons or self._options.dry_run)
+        knobs, files = self._render(facts, measured, memory)
+        status = self._log.exit_status
+        spoken_against = self._log.statuses or self._log.reasons or self._options.dry_run
+        ready = status is Exit.OK and not spoken_against
         return Report(
             **stamp("report", facts.boot_id),
             verdict=NodeVerdict.READY if ready else NodeVerdict.NOT_READY,
             exit_status=int(status),
             machine=facts.machine,
             dry_run=self._options.dry_run,
-            simulated=self._host.simulates or (gate is not None and gate.simulated),
-            stages=tuple(self._stages),
+            simulated=self._host.simulates or any(one.simulated for one in measured),
+            stages=tuple(self._log.stages),
             findings=(*findings, *found_by_gate),
             unknown=unknowns(facts),
             acs=acs,
             gate=gate,
+            gate_groups=parts,
             memory=memory,
             knobs=knobs,
             rendered=tuple(file.path for file in files),
-            reasons=tuple(self._reasons)
+            reasons=tuple(self._log.reasons)
             + (("a dry run changes and measures nothing",) if self._options.dry_run else ()),
         )
 
     def _collect(self) -> NodeFacts:
         started = time.monotonic()
-        with self._progress("collect"):
+        with self._log.progress("collect"):
             facts = collect_with_gpus(self._host, self._settings.accelerators)
         detail = f"{count(len(facts.functions), 'PCI function')}, {count(len(facts.gpus), 'GPU')}"
-        self._mark("collect", StageStatus.OK, started, detail)
+        self._log.mark("collect", StageStatus.OK, started, detail)
         return facts
 
     def _audit(self, facts: NodeFacts) -> tuple[Finding, ...]:
@@ -193,20 +170,20 @@ class _Run:
         return resolved + after
 
     def _free_paths(self, facts: NodeFacts) -> tuple[NodeFacts, AcsSection]:
-        plan = self._stage("acs-plan", lambda: self._plan_acs(facts), "{} to write", AcsPlan())
+        plan = self._log.stage("acs-plan", lambda: self._plan_acs(facts), AcsPlan(), _writes_told)
         section = AcsSection(
             actions=plan.actions,
             kernel_parameter=plan.kernel_parameter,
             warnings=plan.warnings,
         )
         if plan.refusals:
-            self._fail("acs-plan", Exit.REFUSED, plan.refusals[0].reason, StageStatus.REFUSED)
+            self._log.fail("acs-plan", Exit.REFUSED, plan.refusals[0].reason, StageStatus.REFUSED)
             return facts, section
         if not plan.writes:
-            self._skip("acs-apply", "nothing to write")
+            self._log.skip("acs-apply", "nothing to write")
             return facts, section
         if self._options.dry_run:
-            self._skip("acs-apply", f"dry run: {count(len(plan.writes), 'write')} planned")
+            self._log.skip("acs-apply", f"dry run: {count(len(plan.writes), 'write')} planned")
             return facts, section
         return self._apply(facts, plan, section)
 
@@ -215,22 +192,26 @@ class _Run:
     ) -> tuple[NodeFacts, AcsSection]:
         started = time.monotonic()
         try:
-            with self._progress("acs-apply"):
+            with self._log.progress("acs-apply"):
                 applied = apply(self._host, facts, plan, self._store)
         except NodeprepError as error:
-            self._mark("acs-apply", StageStatus.FAILED, started, error.message)
-            self._fail("acs-apply", error.status, error.message)
+            self._log.mark("acs-apply", StageStatus.FAILED, started, error.message)
+            self._log.fail("acs-apply", error.status, error.message)
             done = error.applied if isinstance(error, Unfinished) else ()
             return facts, replace(section, applied=done, verified=False)
-        self._mark("acs-apply", StageStatus.OK, started, f"{count(len(applied), 'port')} written")
+        self._log.mark(
+            "acs-apply", StageStatus.OK, started, f"{count(len(applied), 'port')} written"
+        )
         started = time.monotonic()
         after = reread(self._host, facts)
         checked = verify(after, plan)
         if checked.verified:
-            self._mark("acs-verify", StageStatus.OK, started, "every word as planned")
+            self._log.mark("acs-verify", StageStatus.OK, started, "every word as planned")
         else:
-            self._mark("acs-verify", StageStatus.FAILED, started, "words differ from the plan")
-            self._fail("acs-verify", Exit.UNVERIFIED, "ACS words read back differ from the plan")
+            self._log.mark("acs-verify", StageStatus.FAILED, started, "words differ from the plan")
+            self._log.fail(
+                "acs-verify", Exit.UNVERIFIED, "ACS words read back differ from the plan"
+            )
         return after, replace(section, applied=applied, verified=checked.verified)
 
     def _plan_acs(self, facts: NodeFacts) -> AcsPlan:
@@ -244,17 +225,43 @@ class _Run:
 
     def _measure(self, facts: NodeFacts) -> GateResult | None:
         if self._options.dry_run:
-            self._skip("gate", "dry run")
+            self._log.skip("gate", "dry run")
             return None
-        if self._statuses:
-            self._skip("gate", "an earlier stage failed")
+        if self._log.statuses:
+            self._log.skip("gate", "an earlier stage failed")
             return None
-        gate = self._stage("gate", lambda: self._run_gate(facts), "{}", None)
+        every = tuple(gpu.index for gpu in facts.gpus)
+        gate = self._log.stage("gate", lambda: self._run_gate(facts, every), None, _gate_told)
         if gate is not None and (status := exit_status(gate.verdict)) is not Exit.OK:
-            self._fail("gate", status, f"{gate.verdict.value}: {gate.reason}")
+            self._log.fail("gate", status, f"{gate.verdict.value}: {gate.reason}")
         return gate
 
-    def _run_gate(self, facts: NodeFacts) -> GateResult:
+    def _measure_groups(self, facts: NodeFacts) -> tuple[GateResult, ...]:
+        """Every server's own GPUs: what all GPUs reach together says little of a group's ways."""
+        policy, every = self._settings.serving, len(facts.gpus)
+        one_group_of_all = policy.groups < 2 and (policy.tensor_parallel or every) == every
+        if one_group_of_all or self._options.dry_run or self._log.statuses:
+            return ()
+        if self._host.simulates:
+            self._log.skip("gate-groups", "the recording holds no run of a single group")
+            return ()
+        none: tuple[GateResult, ...] = ()
+        found = self._log.stage("gate-groups", lambda: self._run_groups(facts), none, _groups_told)
+        for one in found:
+            if (status := exit_status(one.verdict)) is not Exit.OK:
+                reason = f"{ranges(one.gpus, 'GPU')}: {one.verdict.value}: {one.reason}"
+                self._log.fail("gate-groups", status, reason)
+        return found
+
+    def _run_groups(self, facts: NodeFacts) -> tuple[GateResult, ...]:
+        from nodeprep.serving.placement import choose_groups
+
+        policy = self._settings.serving
+        size = request_for(facts, policy).tensor_parallel
+        groups = choose_groups(facts, size, max(policy.groups, 1))
+        return tuple(self._run_gate(facts, tuple(gpu.index for gpu in group)) for group in groups)
+
+    def _run_gate(self, facts: NodeFacts, group: tuple[int, ...]) -> GateResult:
         policy, options = self._settings.gate, self._options
         request = GateRequest(
             binary=options.binary,
@@ -266,34 +273,37 @@ class _Run:
             diagnose=policy.diagnose,
             expected_count=self._settings.accelerators.expected_count,
         )
-        group = tuple(gpu.index for gpu in facts.gpus)
-        result = run_gate(self._host, facts, group, policy, request, self._note)
+        result = run_gate(self._host, facts, group, policy, request, self._log.note)
         if self._host.simulates:
             return result
         return remember(self._store, facts, result, policy, now_utc())
 
     def _plan_memory(self, facts: NodeFacts) -> MemoryPlan | None:
         if self._settings.serving.model is None:
-            self._skip("memory", "no model configured (serving.model)")
+            self._log.skip("memory", "no model configured (serving.model)")
             return None
-        memory = self._stage("memory", lambda: _memory(facts, self._settings), "{}", None)
+        memory = self._log.stage(
+            "memory", lambda: _memory(facts, self._settings), None, _memory_told
+        )
         if memory is not None and not memory.fits:
-            self._fail("memory", Exit.FINDINGS, f"the model does not fit: {memory.limit}")
+            self._log.fail("memory", Exit.FINDINGS, f"the model does not fit: {memory.limit}")
         return memory
 
     def _render(
-        self, facts: NodeFacts, gate: GateResult | None, memory: MemoryPlan | None
+        self, facts: NodeFacts, measured: tuple[GateResult, ...], memory: MemoryPlan | None
     ) -> tuple[tuple[Knob, ...], tuple[RenderedFile, ...]]:
         nothing: tuple[tuple[Knob, ...], tuple[RenderedFile, ...]] = ((), ())
-        vetoed = gate is not None and gate.veto is not None and self._statuses <= _OF_A_VETO
-        if memory is None or self._options.dry_run or (self._statuses and not vetoed):
+        vetoed = any(one.veto is not None for one in measured) and self._log.statuses <= _OF_A_VETO
+        if memory is None or self._options.dry_run or (self._log.statuses and not vetoed):
             why = "no memory plan" if memory is None else "the node has not passed"
-            self._skip("render", "dry run" if self._options.dry_run else why)
+            self._log.skip("render", "dry run" if self._options.dry_run else why)
             return nothing
-        return self._stage("render", lambda: self._write_files(facts, gate, memory), "{}", nothing)
+        return self._log.stage(
+            "render", lambda: self._write_files(facts, measured, memory), nothing, _files_told
+        )
 
     def _write_files(
-        self, facts: NodeFacts, gate: GateResult | None, memory: MemoryPlan
+        self, facts: NodeFacts, measured: tuple[GateResult, ...], memory: MemoryPlan
     ) -> tuple[tuple[Knob, ...], tuple[RenderedFile, ...]]:
         from nodeprep.serving.files import write
         from nodeprep.serving.render import render_all, units_dir
@@ -303,11 +313,10 @@ class _Run:
         assert policy.model is not None
         configs = tune_groups(
             facts,
-            gate,
+            measured,
             memory,
             policy,
             shape_of(policy.model),
-            p2p_verified=p2p_verified(gate),
             disk_free_bytes=disk_room(self._host, policy.cache_dir),
         )
         out = self._options.out_dir
@@ -318,46 +327,8 @@ class _Run:
         limit, found = self._options.fail_on, worst(findings)
         if limit is not None and found is not None and found.rank <= limit.rank:
             first = next(one for one in findings if one.counts and one.severity is found)
-            self._statuses.add(Exit.FINDINGS)
-            self._reasons.append(f"{found.value} finding {first.id}: {first.summary}")
-
-    def _stage(self, name: str, work: Callable[[], T], detail: str, otherwise: T) -> T:
-        """Runs one stage; an error it raises ends the stage, not the run."""
-        started = time.monotonic()
-        try:
-            with self._progress(name) as self._step:
-                value = work()
-        except NodeprepError as error:
-            self._mark(name, StageStatus.FAILED, started, error.message)
-            self._fail(name, error.status, error.message)
-            return otherwise
-        self._mark(name, StageStatus.OK, started, detail.format(_told(value)))
-        return value
-
-    def _note(self, text: str) -> None:
-        """A few words on what the stage under way is at."""
-        if isinstance(self._step, Notes):
-            self._step.note(text)
-
-    def _mark(self, name: str, status: StageStatus, started: float, detail: str = "") -> None:
-        spent = round(time.monotonic() - started, 3)
-        self._stages.append(Stage(name=name, status=status, duration_s=spent, detail=detail))
-
-    def _skip(self, name: str, why: str) -> None:
-        self._stages.append(
-            Stage(name=name, status=StageStatus.SKIPPED, duration_s=0.0, detail=why)
-        )
-
-    def _fail(
-        self, name: str, status: Exit, reason: str, mark: StageStatus = StageStatus.FAILED
-    ) -> None:
-        """Keeps a reason against being ready, and shows it at the stage."""
-        self._statuses.add(status)
-        self._reasons.append(f"{name}: {reason}")
-        self._stages = [
-            replace(stage, status=mark, detail=reason) if stage.name == name else stage
-            for stage in self._stages
-        ]
+            reason = f"{found.value} finding {first.id}: {first.summary}"
+            self._log.against(Exit.FINDINGS, reason)
 
 
 def _memory(facts: NodeFacts, settings: Settings) -> MemoryPlan:
@@ -368,17 +339,29 @@ def _memory(facts: NodeFacts, settings: Settings) -> MemoryPlan:
     return plan(shape_of(model), request_for(facts, settings.serving))
 
 
-def _told(value: object) -> str:
-    """A stage's result in a few words."""
-    if isinstance(value, AcsPlan):
-        return "; ".join((count(len(value.writes), "port"), *value.warnings))
-    if isinstance(value, GateResult):
-        simulated = " (simulated)" if value.simulated else ""
-        return f"{value.verdict.value}: {value.reason}{simulated}"
-    if isinstance(value, MemoryPlan):
-        return f"{value.kv_cache_tokens:,} KV tokens at TP {value.tensor_parallel}"
-    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], tuple):
-        return count(len(value[1]), "file")
-    if isinstance(value, tuple):
-        return count(sum(one.id != "healthy" for one in value), "finding")
-    return ""
+def _findings_told(found: tuple[Finding, ...]) -> str:
+    return count(sum(one.id != "healthy" for one in found), "finding")
+
+
+def _writes_told(plan: AcsPlan) -> str:
+    return f"{'; '.join((count(len(plan.writes), 'port'), *plan.warnings))} to write"
+
+
+def _gate_told(gate: GateResult | None) -> str:
+    if gate is None:
+        return ""
+    return f"{gate.verdict.value}: {gate.reason}{' (simulated)' if gate.simulated else ''}"
+
+
+def _groups_told(found: tuple[GateResult, ...]) -> str:
+    return "; ".join(f"{ranges(one.gpus, 'GPU')} {_gate_told(one)}" for one in found)
+
+
+def _memory_told(plan: MemoryPlan | None) -> str:
+    if plan is None:
+        return ""
+    return f"{plan.kv_cache_tokens:,} KV tokens at TP {plan.tensor_parallel}"
+
+
+def _files_told(made: tuple[tuple[Knob, ...], tuple[RenderedFile, ...]]) -> str:
+    return count(len(made[1]), "file")

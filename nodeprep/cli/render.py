@@ -12,7 +12,6 @@ from nodeprep.cli.session import Session
 from nodeprep.errors import Exit, UsageError
 from nodeprep.facts.collect import collect
 from nodeprep.facts.resources import disk_room
-from nodeprep.gate.outcome import p2p_verified
 from nodeprep.memory.plan import plan
 from nodeprep.memory.request import request_for
 from nodeprep.model.facts import NodeFacts, Origin
@@ -88,18 +87,18 @@ def command(
     return Exit.OK
 
 
-def _gate_of_this_boot(session: Session, boot_id: str | None) -> GateResult | None:
-    """What `bringup` measured on this boot of a live node; None: nothing."""
+def _measured_on_this_boot(session: Session, boot_id: str | None) -> tuple[GateResult, ...]:
+    """What `bringup` measured on this boot of a live node."""
     import msgspec
 
     if session.host.origin is not Origin.LIVE or boot_id is None:
-        return None
+        return ()
     content = session.store.read_report()
     try:
         report = None if content is None else msgspec.json.decode(content, type=Report)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
-    return report.gate if report is not None and report.boot_id == boot_id else None
+        return ()
+    return report.measured if report is not None and report.boot_id == boot_id else ()
 
 
 def _configs(
@@ -108,14 +107,12 @@ def _configs(
     if policy.model is None:
         raise UsageError("no model to render for", hint="give --model, or set serving.model")
     shape = shape_of(policy.model)
-    gate = _gate_of_this_boot(session, facts.boot_id)
     live = session.host.origin is Origin.LIVE
     return tune_groups(
         facts,
-        gate,
+        _measured_on_this_boot(session, facts.boot_id),
         plan(shape, request_for(facts, policy)),
         policy,
         shape,
-        p2p_verified=p2p_verified(gate),
         disk_free_bytes=disk_room(session.host, policy.cache_dir) if live else None,
     )

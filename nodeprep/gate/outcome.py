@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nodeprep.errors import Exit
-from nodeprep.model.gate import GateResult, GateVerdict
+from nodeprep.model.gate import GateVerdict
 
 _PROVED_NOTHING = (
     GateVerdict.NO_BINARY,
@@ -18,15 +18,3 @@ def exit_status(verdict: GateVerdict) -> Exit:
     if verdict in (GateVerdict.PASS, GateVerdict.NOT_APPLICABLE):
         return Exit.OK
     return Exit.UNVERIFIED if verdict in _PROVED_NOTHING else Exit.GATE_FAILED
-
-
-def p2p_verified(result: GateResult | None) -> bool:
-    """Whether checked data went from GPU to GPU without passing through host memory.
-
-    The verdict stands for the data check; the transports of NCCL's log tell the way.
-    """
-    if result is None or result.verdict is not GateVerdict.PASS or not result.transports:
-        return False
-    if result.veto is not None:
-        return False
-    return all(name.startswith("P2P") for name in result.transports.values())

@@ -265,3 +265,13 @@ class GateResult(Record, frozen=True):
     drift: DriftReading | None = None
     survivors: tuple[str, ...] = ()
     """Processes that could not be killed: the node needs a reboot."""
+
+    @property
+    def p2p_verified(self) -> bool:
+        """Whether checked data went from GPU to GPU without passing through host memory.
+
+        The verdict stands for the data check; the transports of NCCL's log tell the way.
+        """
+        if self.verdict is not GateVerdict.PASS or not self.transports or self.veto is not None:
+            return False
+        return all(name.startswith("P2P") for name in self.transports.values())

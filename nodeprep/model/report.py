@@ -120,6 +120,13 @@ class Report(Document, frozen=True):
     rendered: tuple[str, ...]
     reasons: tuple[str, ...]
     """Why not ready; empty when ready."""
+    gate_groups: tuple[GateResult, ...] = ()
+    """One measurement for each server's GPUs, where the node serves several groups."""
+
+    @property
+    def measured(self) -> tuple[GateResult, ...]:
+        """Every measurement of the run: all GPUs first."""
+        return (() if self.gate is None else (self.gate,)) + self.gate_groups
 
 
 class GateReport(GateResult, frozen=True, kw_only=True):

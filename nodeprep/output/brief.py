@@ -71,8 +71,8 @@ def _bringup(report: Report) -> Iterator[str]:
     yield from _findings(report.findings)
     yield from _unknown(report.unknown)
     yield from _acs_section(report.acs)
-    if report.gate:
-        yield from _gate(report.gate)
+    for one in report.measured:
+        yield from _gate(one)
     if report.memory:
         yield from _memory(report.memory)
     yield from (f"rendered {path}" for path in report.rendered)

@@ -7,7 +7,7 @@ the release's flag table, and compared with a configuration somebody runs alread
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -99,24 +99,28 @@ def tune(
 
 def tune_groups(
     facts: NodeFacts,
-    gate: GateResult | None,
+    measured: Sequence[GateResult],
     plan: MemoryPlan,
     policy: ServingPolicy,
     shape: ModelShape | None = None,
     *,
-    p2p_verified: bool,
     disk_free_bytes: int | None = None,
 ) -> tuple[ServingConfig, ...]:
     """One configuration for each of `policy.groups` servers, on ports that follow each other.
 
+    `measured`: gates of this boot.  That over a server's own GPUs decides, else the first.
     Raises UsageError as `tune` does, and for more groups than the node has GPUs for.
     """
     size = policy.tensor_parallel or plan.tensor_parallel
     groups = placement.choose_groups(facts, size, max(policy.groups, 1))
+    own = {gate.gpus: gate for gate in measured}
     made = []
     for number, group in enumerate(groups):
+        indices = tuple(gpu.index for gpu in group)
+        gate = own.get(indices, measured[0] if measured else None)
         config = tune(
-            facts, gate, plan, policy, shape, p2p_verified=p2p_verified,
+            facts, gate, plan, policy, shape,
+            p2p_verified=gate is not None and gate.p2p_verified,
             disk_free_bytes=disk_free_bytes, group=group,
         )  # fmt: skip
         made.append(

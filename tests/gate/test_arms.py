@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from nodeprep.gate.outcome import p2p_verified
 from nodeprep.model.gate import GateResult, GateVerdict
 from nodeprep.serving.tune import tune
 from tests.gate.doubles import REDIRECTING, DoubledNode, quick
@@ -46,7 +45,7 @@ def test_no_veto_where_both_arms_fail_or_both_pass(tmp_path: Path) -> None:
     good = node.gate(request=BOTH)
     assert (good.verdict, good.veto) == (GateVerdict.PASS, None)
     assert [arm.measured_gbps for arm in good.arms] == [24.0, 3.6]
-    assert p2p_verified(good)
+    assert good.p2p_verified
 
 
 def test_arms_at_boot_follow_what_is_expected(tmp_path: Path) -> None:
@@ -76,7 +75,7 @@ def test_a_node_may_be_allowed_to_serve_without(tmp_path: Path) -> None:
     assert result.measured_gbps == 3.6
     assert result.threshold_source == "table: pcie4-root-shm"
     assert result.veto is not None
-    assert not p2p_verified(result)
+    assert not result.p2p_verified
 
 
 def rendered(gate: GateResult, verified: bool) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -91,8 +90,8 @@ def rendered(gate: GateResult, verified: bool) -> tuple[dict[str, Any], dict[str
 @pytest.mark.parametrize("verdict", [GateVerdict.PASS, GateVerdict.HUNG])
 def test_the_renderer_obeys_a_veto(verdict: GateVerdict) -> None:
     vetoed = GateResult(verdict=verdict, reason="", veto="with peer-to-peer the collective hung")
-    env, options = rendered(vetoed, p2p_verified(vetoed))
+    env, options = rendered(vetoed, vetoed.p2p_verified)
     assert env["NCCL_P2P_DISABLE"] == "1"
     assert options["disable-custom-all-reduce"] is True
     free = GateResult(verdict=GateVerdict.PASS, reason="", transports={"0->1": "P2P/IPC"})
-    assert "NCCL_P2P_DISABLE" not in rendered(free, p2p_verified(free))[0]
+    assert "NCCL_P2P_DISABLE" not in rendered(free, free.p2p_verified)[0]

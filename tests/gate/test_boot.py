@@ -13,19 +13,23 @@ from nodeprep.errors import Exit
 from nodeprep.gate.history import read_history
 from nodeprep.host.machines import machine_file
 from nodeprep.host.replay import ReplayHost, load_snapshot
+from nodeprep.model.gate import GateVerdict
 from nodeprep.model.report import NodeVerdict, Report
 from nodeprep.model.snapshot import Missing
 from nodeprep.settings import GatePolicy, ServingPolicy, Settings
 from nodeprep.state import StateStore
+from tests.fabricated import add_switch
 from tests.gate.doubles import CLEAR, DoubledNode, quick
 from tests.simulator.install import install
 
 MODEL = "llama-3.1-8b"
 
 
-def boot(node: DoubledNode, program: Path, policy: GatePolicy) -> tuple[Report, StateStore]:
+def boot(
+    node: DoubledNode, program: Path, policy: GatePolicy, serving: ServingPolicy | None = None
+) -> tuple[Report, StateStore]:
     store = StateStore(node.folder / "state")
-    settings = Settings(gate=policy)
+    settings = Settings(gate=policy, serving=serving or ServingPolicy())
     options = BringupOptions(
         out_dir=node.folder / "rendered", today=date(2026, 1, 1), binary=str(program),
         allow_simulated=True,
@@ -102,3 +106,68 @@ def test_the_gate_costs_half_a_second_of_cpu_at_most(tmp_path: Path) -> None:
     assert result.duration_s > 1.0
     assert time.process_time() - cpu < 0.5
     assert time.monotonic() - began < 30
+
+
+def two_switches(folder: Path) -> DoubledNode:
+    """Four GPUs below one switch, four below another, of another socket."""
+    node = DoubledNode(folder, host={"sockets": 2}, numa_node=0)
+    add_switch(node.tree, bus=0x80, control=CLEAR, numa_node=1)
+    return node
+
+
+GROUPS = ServingPolicy(groups=2, tensor_parallel=4)
+
+
+def test_each_servers_own_gpus_are_measured(tmp_path: Path) -> None:
+    """Over both sockets less is asked than below one switch: the whole node tells little."""
+    node = two_switches(tmp_path)
+    report, store = boot(node, install(tmp_path, node.tree.root), quick(), GROUPS)
+    assert report.exit_status == Exit.OK, report.reasons
+    assert [one.gpus for one in report.gate_groups] == [(0, 1, 2, 3), (4, 5, 6, 7)]
+    assert report.gate is not None
+    for one in report.gate_groups:
+        assert (one.measured_gbps, one.threshold_gbps) == (24.0, 22.0)
+        assert report.gate.threshold_gbps is not None
+        assert report.gate.threshold_gbps < 22.0
+    assert [len(run.gpus) for run in read_history(store).runs] == [8, 4, 4]
+    stage = next(one for one in report.stages if one.name == "gate-groups")
+    assert "GPU0-GPU3 pass" in stage.detail
+    assert "GPU4-GPU7 pass" in stage.detail
+
+
+def test_a_slow_group_fails_the_node(tmp_path: Path) -> None:
+    """12 GB/s is enough between two sockets, and half of what is asked below one switch."""
+    node = two_switches(tmp_path)
+    program = install(tmp_path, node.tree.root, slow_runs=[1.0, 1.0, 0.5])
+    policy = quick(repeats=0, diagnose=False, two_arms=False)
+    report, _ = boot(node, program, policy, GROUPS)
+    assert report.gate is not None
+    assert report.gate.verdict is GateVerdict.PASS
+    assert [one.verdict for one in report.gate_groups] == [
+        GateVerdict.PASS, GateVerdict.FAIL_BANDWIDTH,
+    ]  # fmt: skip
+    assert (report.verdict, report.exit_status) == (NodeVerdict.NOT_READY, Exit.GATE_FAILED)
+    [reason] = report.reasons
+    assert reason.startswith("gate-groups: GPU4-GPU7: fail-bandwidth: 12.00 GB/s")
+
+
+def test_one_server_of_some_gpus_has_its_group_measured(tmp_path: Path) -> None:
+    node = two_switches(tmp_path)
+    serving = ServingPolicy(tensor_parallel=4)
+    report, _ = boot(node, install(tmp_path, node.tree.root), quick(), serving)
+    assert [one.gpus for one in report.gate_groups] == [(0, 1, 2, 3)]
+
+
+def test_one_server_of_all_gpus_is_measured_once(tmp_path: Path) -> None:
+    node = DoubledNode(tmp_path)
+    report, _ = boot(node, install(tmp_path, node.tree.root), quick())
+    assert report.gate_groups == ()
+    assert "gate-groups" not in [one.name for one in report.stages]
+
+
+def test_too_many_groups_end_the_stage_and_not_the_run(tmp_path: Path) -> None:
+    node = DoubledNode(tmp_path)
+    serving = ServingPolicy(groups=3, tensor_parallel=2)
+    report, _ = boot(node, install(tmp_path, node.tree.root), quick(), serving)
+    assert (report.verdict, report.exit_status) == (NodeVerdict.NOT_READY, Exit.USAGE)
+    assert any("3 groups of 2 GPUs" in reason for reason in report.reasons)

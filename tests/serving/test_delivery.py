@@ -13,11 +13,11 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from nodeprep.errors import NeedsRoot, Refused, UsageError
 from nodeprep.facts.collect import collect
 from nodeprep.facts.resources import disk_room
-from nodeprep.gate.outcome import p2p_verified
 from nodeprep.host.machines import machine_file
 from nodeprep.host.replay import ReplayHost, load_snapshot
 from nodeprep.model.facts import NodeFacts, Origin
@@ -46,8 +46,7 @@ def machine_facts(name: str) -> NodeFacts:
 def two_servers(**fields: Any) -> tuple[ServingConfig, ...]:
     policy = cases.policy(vllm_version="0.11.2", tensor_parallel=4, groups=2, **fields)
     plan = cases.plan("0.11.2", gpu="NVIDIA H100 80GB HBM3", tp=4)
-    return tune_groups(cases.h100_sxm8(), cases.PASSED, plan, policy, cases.shape(),
-                       p2p_verified=True)  # fmt: skip
+    return tune_groups(cases.h100_sxm8(), (cases.PASSED,), plan, policy, cases.shape())
 
 
 def test_two_groups_of_four_share_nothing() -> None:
@@ -250,8 +249,9 @@ def test_a_full_disk_is_said() -> None:
     shape = cases.shape(weight_file_bytes=70 << 30)
     plan = cases.plan("0.11.2")
     for free, full in ((10 << 30, True), (80 << 30, False), (None, False)):
-        [config] = tune_groups(cases.l40s_switch(), cases.PASSED, plan, policy, shape,
-                               p2p_verified=True, disk_free_bytes=free)  # fmt: skip
+        [config] = tune_groups(
+            cases.l40s_switch(), (cases.PASSED,), plan, policy, shape, disk_free_bytes=free
+        )
         assert any("weights and compiled" in one for one in config.warnings) is full
 
 
@@ -333,6 +333,18 @@ def test_the_schema_would_see_a_wrong_key(tmp_path: Path) -> None:
     assert done.returncode != 0
 
 
+def test_the_gate_over_a_servers_own_gpus_decides() -> None:
+    every = replace(cases.PASSED, gpus=tuple(range(8)), transports={"00/0 3>4": "SHM/direct"})
+    good = replace(cases.PASSED, gpus=(0, 1, 2, 3), transports={"00/0 0>1": "P2P/CUMEM"})
+    bad = replace(good, gpus=(4, 5, 6, 7), veto="with peer-to-peer the collective hung")
+    policy = cases.policy(vllm_version="0.11.2", tensor_parallel=4, groups=2)
+    plan = cases.plan("0.11.2", gpu="NVIDIA H100 80GB HBM3", tp=4)
+    first, second = tune_groups(cases.h100_sxm8(), (every, good, bad), plan, policy, cases.shape())
+    assert "NCCL_P2P_DISABLE" not in [one.name for one in first.env]
+    assert "disable-custom-all-reduce" not in [one.name for one in first.options]
+    assert "NCCL_P2P_DISABLE" in [one.name for one in second.env]
+    assert "disable-custom-all-reduce" in [one.name for one in second.options]
+
+
 def test_a_group_of_nvlink_stays_one() -> None:
     assert all(one.interconnect is Interconnect.NVLINK for one in two_servers())
-    assert p2p_verified(None) is False

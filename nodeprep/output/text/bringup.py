@@ -88,8 +88,8 @@ def _acs(report: Report, look: Look) -> Iterator[RenderableType]:
 
 
 def _gate(report: Report, look: Look) -> Iterator[RenderableType]:
-    if report.gate:
-        yield from gate_section(report.gate, look)
+    for one in report.measured:
+        yield from gate_section(one, look)
 
 
 def _memory(report: Report, look: Look) -> Iterator[RenderableType]:
@@ -153,6 +153,7 @@ _OF_STAGE = {
     "acs-apply": _acs,
     "acs-verify": _acs,
     "gate": _gate,
+    "gate-groups": _gate,
     "memory": _memory,
 }
 
