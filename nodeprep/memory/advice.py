@@ -54,7 +54,9 @@ def outside_budget(run: Resolved) -> int:
     """Bytes that will live outside utilization x total: context, NCCL, graphs not estimated."""
     graphs = 0
     if not run.eager and not run.graphs_estimated:
-        graphs = graph_bytes(run.shape, run.max_num_seqs, run.tp, run.dtype_bytes)
+        graphs = graph_bytes(
+            run.shape, run.max_num_seqs, run.tp, run.dtype_bytes, nvlink=run.nvlink
+        )
     present = run.context_size + run.busy_bytes
     return budget.outside_bytes(run.budget, run.gpu, run.tp, present, graphs, nvlink=run.nvlink)
 

@@ -30,7 +30,7 @@ _GRAPH_TRIAL = 100 * MIB
 _HOST_GROWTH = 700 * MIB
 """Where GPU and host share their memory, what the engine's own process grows by while it loads and
 compiles is missing from the free memory too.  Fitted on two logs of a GB10 (0.13)."""
-_PERSISTENT = 200 * MIB
+_PERSISTENT = 64 * MIB
 """Persistent buffers and fragments of segments that `consumed` counts as well.  Fitted on one log
 of 0.26.1.dev: 0.33 GiB beside the weights."""
 _FRAGMENTED_SHARE = 0.01

@@ -9,8 +9,11 @@ _LARGEST = 512
 _PER_GRAPH = 3 * MIB
 """The source counts the second capture, and 1 MiB at the least.  Fitted, with the next, on logs of
 0.20 to 0.30: 0.15 GiB for 12 graphs, 0.14 for 30, 0.28 for 54, 0.73 for 86 (vllm#39559)."""
-_FULL_SHARE = 1.0
-"""Fitted on logs of 0.29 and 0.30 (8B: 1.4 GiB for 35 full graphs; 0.5B: 0.3)."""
+_FULL_SHARE = 0.4
+"""Fitted on logs of 0.29 and 0.30: 0.28 GiB at 128 sequences, 0.44 to 1.2 at 256."""
+_PER_COLLECTIVE = 80 * 1024
+"""What NCCL keeps for each collective that a graph holds.  Fitted on three logs without NVLink:
+0.32 GiB (94 layers, 18 graphs), 0.6 (32, 86) and 2.7 (80, 86)."""
 _FIRST_CAPTURE = 96 * MIB
 """Graph nodes and driver memory of the first capture."""
 
@@ -26,7 +29,13 @@ def capture_sizes(max_num_seqs: int) -> int:
 
 
 def graph_bytes(
-    shape: ModelShape, max_num_seqs: int, tp: int, dtype_bytes: int, *, extrapolated: bool = False
+    shape: ModelShape,
+    max_num_seqs: int,
+    tp: int,
+    dtype_bytes: int,
+    *,
+    nvlink: bool,
+    extrapolated: bool = False,
 ) -> int:
     """Estimated memory of all graphs on one rank.
 
@@ -36,6 +45,8 @@ def graph_bytes(
 
     `extrapolated` (V2): the second largest full graph's memory, its activations, is taken for
     every full graph.  Source: gpu/cudagraph_utils.py _extrapolate_full_graph_memory.
+
+    Without NVLink NCCL sums up after attention and MLP of every layer, in every graph.
     """
     piecewise, full = capture_sizes(max_num_seqs), capture_sizes(max(1, max_num_seqs // 2))
     tokens = min(2 * max_num_seqs, _LARGEST)
@@ -44,4 +55,6 @@ def graph_bytes(
     )  # fmt: skip
     token = (3 * width / tp + 3 * shape.hidden_size) * dtype_bytes
     every = _FULL_SHARE * min(max_num_seqs, _LARGEST) * token * full if extrapolated else 0
+    if tp > 1 and not nvlink:
+        every += 2 * shape.layers * (piecewise + full) * _PER_COLLECTIVE
     return int(_FIRST_CAPTURE + tokens * token + max(0, piecewise + full - 2) * _PER_GRAPH + every)

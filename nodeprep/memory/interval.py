@@ -58,14 +58,15 @@ def alternatives(run: Resolved) -> list[Resolved]:
     """The same request as a site may run it by an environment variable or a fallback.
 
     VLLM_USE_V1=0 where V1 is the default and V0 still usual, with V0's 256 sequences; and
-    VLLM_USE_V2_MODEL_RUNNER=0, or a feature that V2 lacks, where V2 is the default.
+    VLLM_USE_V2_MODEL_RUNNER=0, or a feature that V2 lacks, where V2 is the default; there also a
+    start that need not compile.
     """
     found = []
     if run.v1 and run.rules.engine == "auto" and run.rules.version < _V0_IS_RARE:
         seqs = min(run.max_num_seqs, run.rules.seqs_v0)
         found.append(replace(run, v1=False, v2_runner=False, max_num_seqs=seqs))
     if run.v2_runner:
-        found.append(replace(run, v2_runner=False))
+        found += [replace(run, v2_runner=False), replace(run, compiled=True)]
     return found
 
 
@@ -96,11 +97,11 @@ def standard_error(run: Resolved, terms: Terms) -> int:
         terms.forward * forward,
         terms.nccl * 0.35,
         800 * MIB if fast_links else 0,
-        terms.graphs * 0.4,
+        terms.graphs * (1.0 if shape.linear is not None else 0.5),
         run.gpu.total_bytes * _total_doubt(run),
         250 * MIB if run.budget == "consumed" else 0,
         500 * MIB if shape.vision is not None else 0,
-        500 * MIB if run.gpu.unified else 0,
+        1500 * MIB if run.gpu.unified else 0,
         150 * MIB if run.budget == "used" else 0,
         3000 * MIB if run.rules.mla_absorbed and shape.mla is not None else 0,
     ]

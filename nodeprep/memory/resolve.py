@@ -50,6 +50,8 @@ class Resolved(Record, frozen=True):
     """Requests wanted at once."""
     assumptions: tuple[str, ...]
     warnings: tuple[str, ...]
+    compiled: bool = False
+    """A start that finds the code of an earlier one compiled."""
 
     @property
     def context_size(self) -> int:
