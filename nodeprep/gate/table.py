@@ -45,9 +45,13 @@ class ClassRow(Record, frozen=True):
     large: Figures | None = None
     """For runs whose largest size is `LARGE_BYTES` or more."""
 
+    @property
+    def over_nvlink(self) -> bool:
+        return self.link_class.startswith("nvlink-")
+
     def at(self, size_bytes: int | None) -> Figures:
         """The figures for a run that ends at this size; None: not known, those of 512 MiB."""
-        if size_bytes is None or not self.link_class.startswith("nvlink-"):
+        if size_bytes is None or not self.over_nvlink:
             return self.figures
         if size_bytes < FULL_BYTES:
             return self.figures.scaled(_SMALL_FRACTION)
@@ -94,8 +98,9 @@ def _row(
 
 
 _HOPPER_RING = (
-    "below about 380 GB/s NVLink SHARP (NVLS) is off and a plain ring runs, as on two nodes of 8x "
-    "H20 (352 at 512 MiB, 361 at 2 GiB, NVIDIA/nccl-tests#306), whose links are those of an H100"
+    "below about 380 GB/s NVLink SHARP (NVLS) is off and a plain ring runs; two nodes of 8x H20, "
+    "whose links are those of an H100, read as much: 352 at 512 MiB, 361 at 2 GiB "
+    "(NVIDIA/nccl-tests#306)"
 )
 _BLACKWELL_RING = "below about 690 GB/s at 8 GiB NVLink SHARP (NVLS) is off and a plain ring runs"
 
@@ -139,7 +144,7 @@ TABLE: tuple[ClassRow, ...] = (
     _row(
         "pcie5-sockets-p2p", "PCIe Gen5 x16, two sockets, P2P", (8, 8), (44.0, 35.0, 41.0),
         "a single log: 8x RTX 5090 on two EPYC 9575F 44.0 at 128 MiB (README of the patched driver "
-        "610.43.03); host memory reaches 28 there", transport="P2P",
+        "610.43.03); host memory reached 28 between two Xeon 8480+", transport="P2P",
     ),
     _row(
         "pcie5-sockets-p2p", "PCIe Gen5 x16, two sockets, P2P", (2, 7), (44.0, 35.0, 41.0),

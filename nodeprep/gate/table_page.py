@@ -18,7 +18,10 @@ _HEAD = (
 
 
 def markdown() -> str:
-    """All rows, GB/s; a row that no public recording stands behind says so."""
+    """All rows, GB/s; a row that no public recording stands behind says so.
+
+    Two lines where the figures depend on the largest size of the run.
+    """
     lines = [line for row in TABLE for line in _lines(row)]
     return "\n".join([BEGIN, *_HEAD, *lines, END])
 
@@ -30,12 +33,20 @@ def model_only() -> tuple[str, ...]:
 
 def _lines(row: ClassRow) -> list[str]:
     if row.large is None:
-        return [_line(row, row.figures, "at any size")]
-    return [_line(row, row.figures, "below 4 GiB"), _line(row, row.large, "at 4 GiB and more")]
+        size = "512 MiB and more" if row.over_nvlink else "any size"
+        return [_line(row, row.figures, size, _proof(row))]
+    return [
+        _line(row, row.figures, "512 MiB to 2 GiB", _proof(row)),
+        _line(row, row.large, "4 GiB and more", "as above"),
+    ]
 
 
-def _line(row: ClassRow, figures: Figures, size: str) -> str:
+def _proof(row: ClassRow) -> str:
     proof = row.evidence if row.verified else f"**model only**: {row.evidence}"
+    return proof + (f"; {row.note}" if row.note else "")
+
+
+def _line(row: ClassRow, figures: Figures, size: str, proof: str) -> str:
     cells = (
         row.link_class,
         _gpus(row),
@@ -46,7 +57,7 @@ def _line(row: ClassRow, figures: Figures, size: str) -> str:
         f"{figures.pass_gbps / figures.expected_gbps:.2f}",
         f"{figures.warn_below_gbps:g}",
         row.transport or "either",
-        proof + (f"; {row.note}" if row.note else ""),
+        proof,
     )
     return f"| {' | '.join(cells)} |"
 
