@@ -18,10 +18,11 @@ from nodeprep.gate.without_p2p import without_p2p
 from nodeprep.host.base import Host
 from nodeprep.model.base import Record
 from nodeprep.model.facts import NodeFacts
-from nodeprep.model.gate import GateResult, GateRun, GateVerdict, NcclReport, Threshold
+from nodeprep.model.gate import GateResult, GateRun, GateVerdict, NcclOutcome, NcclReport, Threshold
 from nodeprep.model.readings import Stopped
 from nodeprep.parse.nccl_tests import parse_nccl
 from nodeprep.settings import GatePolicy
+from nodeprep.units import parse_size_bytes
 
 KILL_S = 15.0
 """What ending a run that hangs may take."""
@@ -96,11 +97,11 @@ class Bench:
         """
         command = self._command(group, max_size, settings)
 
-        def asked_for(nccl_version: str | None) -> Threshold:
+        def asked_for(nccl_version: str | None, size_bytes: int) -> Threshold:
             facts = without_p2p(self.facts) if settings else self.facts
             policy = replace(self.policy, min_busbw_gbps=None) if by_class else self.policy
             given = None if by_class else self._min_busbw_gbps
-            return threshold(facts, tuple(group), policy, given, nccl_version)
+            return threshold(facts, tuple(group), policy, given, nccl_version, size_bytes)
 
         try:
             done = attempt(
@@ -108,11 +109,12 @@ class Bench:
             )
             report = _read(done, torch=self.tool.torch)
         except (HostError, ParseError) as error:
-            result = _no_figures(error, asked_for(None))
+            result = _no_figures(error, asked_for(None, parse_size_bytes(max_size)))
         else:
             astray = _other_gpus(report, self.facts, group)
             report = replace(report, problems=(*astray, *report.problems))
-            result = self._judged(done, report, asked_for(report.nccl_version), len(group))
+            mark = asked_for(report.nccl_version, _largest(report) or parse_size_bytes(max_size))
+            result = self._judged(done, report, mark, len(group))
         return replace(result, binary=command.shown, source=self.tool.source)
 
     def repeated(self, group: Sequence[int], max_size: str, on_row: OnRow) -> GateResult:
@@ -197,6 +199,13 @@ def no_run(verdict: GateVerdict, reason: str, mark: Threshold) -> GateResult:
 
 def _read(done: Attempt, *, torch: bool) -> NcclReport:
     return parse_torch(done.answer.stdout, done.text) if torch else parse_nccl(done.text)
+
+
+def _largest(report: NcclReport) -> int | None:
+    """The size at which a whole run is judged: less than asked for where memory was short."""
+    if report.outcome is not NcclOutcome.OK:
+        return None
+    return max(row.size_bytes for row in report.rows)
 
 
 def _other_gpus(report: NcclReport, facts: NodeFacts, group: Sequence[int]) -> tuple[str, ...]:

@@ -77,7 +77,8 @@ def _verdict(
     request: GateRequest,
     tell: Callable[[str], None],
 ) -> GateResult:
-    mark = threshold(facts, group, policy, request.min_busbw_gbps, None)
+    size_bytes = parse_size_bytes(largest_size(facts, group))
+    mark = threshold(facts, group, policy, request.min_busbw_gbps, None, size_bytes)
     if len(group) < 2:
         reason = f"{len(group)} GPU: there is no pair to measure"
         return no_run(GateVerdict.NOT_APPLICABLE, reason, mark)

@@ -20,6 +20,8 @@ class NcclOutcome(Enum):
     """One rank: bus bandwidth is 0 by formula."""
     TRUNCATED = "truncated"
     NOT_ALL_REDUCE = "not-all-reduce"
+    MIXED = "mixed"
+    """Several processes printed their tables into one text."""
     CRASH = "crash"
     HANG = "hang"
     LAUNCH_ERROR = "launch-error"

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 
 from nodeprep.model.base import Record
 from nodeprep.model.gate import NcclRank
+from nodeprep.parse.nccl_rows import starts_row
 from nodeprep.parse.nccl_text import Wording
 
 _MAX_MESSAGES = 40
@@ -39,6 +40,7 @@ _VERSIONS = Wording(
 )
 _LIBRARY = Wording(r"nccl-library=(\d{3,6})\b", "nccl-library=")
 _NAMED = Wording(r"Collective test (?:starting|concluded):\s*(\S{1,80})", "Collective test")
+_STARTING = Wording(r"Collective test starting:", "starting:")
 _PROGRAM = re.compile(r"\b(\w{2,40})_perf(?:_mpi)?\b")
 _SOURCE = Wording(r"Test (?:NCCL |CUDA )?failure (\w{2,40})\.cu:\d+", "failure")
 _CLOSING = Wording(
@@ -53,6 +55,7 @@ _OUT_OF_BOUNDS = Wording(
 _AVERAGE = Wording(
     r"Avg bus bandwidth\s*:\s*(\d{1,12}(?:\.\d{1,12})?(?:[eE][+-]?\d{1,3})?)", "Avg bus bandwidth"
 )
+_LABEL = re.compile(r"\W+|\d\S*|\S+[|>]|\S*\d\S*[:\])]|std(?:out|err)|[FP]")
 _SIMULATED = Wording(r"^\W*SIMULATED\b", "SIMULATED")
 
 TIMEOUT = Wording(
@@ -116,9 +119,14 @@ class Footer(Record, frozen=True):
         return self.out_of_bounds is not None or self.avg_busbw_gbps is not None
 
 
-def starts_run(line: str) -> bool:
-    """Whether a line opens the output of one run: it prints the options."""
-    return _OPTIONS.search(line) is not None
+def prints_options(line: str) -> bool:
+    """Whether a line prints the options, or stands above the line that does (2.16.9 and later)."""
+    return any(one.search(line) for one in (_OPTIONS, _STARTING, _VERSIONS))
+
+
+def prints_rank(line: str) -> bool:
+    """Whether a line names the GPU of a rank."""
+    return _RANK.search(line) is not None
 
 
 def read_options(lines: Sequence[str]) -> Options:
@@ -146,13 +154,34 @@ def read_ranks(lines: Iterable[str]) -> tuple[NcclRank, ...]:
 
 
 def read_footer(lines: Sequence[str]) -> Footer:
-    bounds, averages = list(_OUT_OF_BOUNDS.each(lines)), list(_AVERAGE.each(lines))
-    word = bounds[-1][2] if bounds else None
+    """What the program prints after its last row; a sentence that quotes it is none."""
+    rows = [place for place, line in enumerate(lines) if starts_row(line)]
+    after = lines[rows[-1] + 1 :] if rows else lines
+    bounds, average = _first_own(_OUT_OF_BOUNDS, after), _first_own(_AVERAGE, after)
+    word = bounds[2] if bounds else None
     return Footer(
-        out_of_bounds=int(bounds[-1][1]) if bounds else None,
+        out_of_bounds=int(bounds[1]) if bounds else None,
         out_of_bounds_ok=None if word is None else word == "OK",
-        avg_busbw_gbps=float(averages[-1][1]) if averages else None,
+        avg_busbw_gbps=float(average[1]) if average else None,
     )
+
+
+def _first_own(wording: Wording, lines: Iterable[str]) -> re.Match[str] | None:
+    return next((match for line in lines if (match := _own(wording, line))), None)
+
+
+def _own(wording: Wording, line: str) -> re.Match[str] | None:
+    """The match, where nothing but the program's `#` and labels of a launcher stand before it.
+
+    `0: #`, `> #`, `worker-0  |`, `2026-03-12T14:17:56Z stdout F #`.
+    """
+    match = wording.search(line)
+    if match is None:
+        return None
+    before = line[: match.start()].rstrip()
+    if before.endswith("#") or all(map(_LABEL.fullmatch, before.split())):
+        return match
+    return None
 
 
 def read_tests_version(lines: Iterable[str]) -> str | None:
@@ -176,30 +205,37 @@ def read_collective(lines: Iterable[str]) -> str | None:
 
 
 def read_hint(lines: Sequence[str]) -> str | None:
-    """The collective by the source file of a failure, else by the only program the text names."""
+    """The collective by the source file of a failure, else by the program named last above the
+    rows."""
     sources = {match[1] for match in _SOURCE.each(lines)} - {"common", "util"}
-    hints = sources or {
-        match[1] for line in lines if "_perf" in line for match in _PROGRAM.finditer(line)
-    }
-    return hints.pop() if len(hints) == 1 else None
+    if sources:
+        return sources.pop() if len(sources) == 1 else None
+    named: list[str] = []
+    for line in lines:
+        if starts_row(line):
+            break
+        if "_perf" in line:
+            named += [match[1] for match in _PROGRAM.finditer(line)]
+    return named[-1] if named else None
 
 
 def ends_run(line: str) -> bool:
     """Whether a line belongs to the end of a run: its footer, or what follows a failed check."""
-    return bool(_OUT_OF_BOUNDS.search(line) or _AVERAGE.search(line) or _CLOSING.search(line))
+    own = _own(_OUT_OF_BOUNDS, line) or _own(_AVERAGE, line)
+    return own is not None or _CLOSING.search(line) is not None
 
 
 def is_simulated(lines: Sequence[str]) -> bool:
     return any(_SIMULATED.each(lines))
 
 
+def tells_failure(line: str) -> bool:
+    return any(wording.search(line) for wording in (TIMEOUT, LAUNCH, FAILURE))
+
+
 def failure_lines(lines: Iterable[str]) -> tuple[str, ...]:
     """Lines that explain a failure, each once, in order."""
-    kept = [
-        line.strip()[:_MAX_TEXT]
-        for line in lines
-        if TIMEOUT.search(line) or LAUNCH.search(line) or FAILURE.search(line)
-    ]
+    kept = [line.strip()[:_MAX_TEXT] for line in lines if tells_failure(line)]
     return tuple(dict.fromkeys(kept))[:_MAX_MESSAGES]
 
 

@@ -15,6 +15,14 @@ TYPE_BYTES = {
     "bfloat16": 2, "bf16": 2,
 }  # fmt: skip
 _NAME = "all_reduce"
+_POINT_TO_POINT = ("sendrecv", "bisection")
+"""They print a reduction, root -1 and a size of count elements too, and a bus bandwidth that is the
+algorithm's, as all_reduce has it on two ranks; in place they never check (src/sendrecv.cu)."""
+_OTHERS = (
+    *_POINT_TO_POINT, "all_gather", "alltoall", "alltoallv", "broadcast", "gather", "hypercube",
+    "reduce", "reduce_scatter", "scatter",
+)  # fmt: skip
+_NEAR_ONE = 1.05
 
 
 class Evidence(Record, frozen=True):
@@ -32,6 +40,8 @@ class Evidence(Record, frozen=True):
     roots: tuple[int | None, ...]
     footer: Footer
     validation: int | None
+    mixed: bool = False
+    """Rank numbers come more than once: several processes, each with a table of its own."""
 
 
 def judge_outcome(seen: Evidence) -> tuple[NcclOutcome, str]:
@@ -51,13 +61,16 @@ def judge_outcome(seen: Evidence) -> tuple[NcclOutcome, str]:
             return proven
         return NcclOutcome.TRUNCATED, f"{len(seen.rows)} rows and no footer: the text is cut"
     if seen.header_seen or seen.ranks or seen.footer.present:
+        named = seen.collective or seen.hint
+        if named in _OTHERS:
+            return NcclOutcome.NOT_ALL_REDUCE, f"head of {named}_perf without any row"
         return NcclOutcome.TRUNCATED, "head of the output without any row"
     return NcclOutcome.NO_TABLE, "no table of nccl-tests in the text"
 
 
 def _judge_rows(seen: Evidence) -> tuple[NcclOutcome, str] | None:
     """What speaks against the rows themselves; None: nothing."""
-    other = _another_collective(seen)
+    other = another_collective(seen)
     if other:
         return NcclOutcome.NOT_ALL_REDUCE, other
     if _alone(seen):
@@ -68,8 +81,21 @@ def _judge_rows(seen: Evidence) -> tuple[NcclOutcome, str] | None:
     wrong = _wrong(seen)
     if wrong:
         return NcclOutcome.WRONG_DATA, wrong
-    if seen.validation == 0 or not any(half.checked for half in halves(seen.rows)):
+    if seen.mixed:
+        return (
+            NcclOutcome.MIXED,
+            "rank numbers repeat: several processes print here, and no table can be told apart",
+        )
+    return _unchecked(seen)
+
+
+def _unchecked(seen: Evidence) -> tuple[NcclOutcome, str] | None:
+    """What was not compared; None: all was."""
+    checked = [half.checked for half in halves(seen.rows)]
+    if seen.validation == 0 or not any(checked):
         return NcclOutcome.OK_UNVALIDATED, "the data was not checked (-c 0, or a cut column)"
+    if not all(checked):
+        return NcclOutcome.OK_UNVALIDATED, "the data was checked in part only"
     return None
 
 
@@ -122,12 +148,13 @@ def _search(wording: Wording, lines: Sequence[str]) -> str | None:
     return next((line.strip()[:200] for line in lines if wording.search(line)), None)
 
 
-def _another_collective(seen: Evidence) -> str | None:
+def another_collective(seen: Evidence) -> str | None:
     """Why the rows are not those of all_reduce; None: they are, or nothing speaks against it.
 
     The program's own word decides.  Without it: all_reduce prints a reduction, root -1 (or no root
     column), a size of count elements, and a bus bandwidth of 2(n-1)/n times the algorithm's
-    (src/all_reduce.cu), which no other collective has above 1.
+    (src/all_reduce.cu), which no other collective has above 1.  sendrecv prints the same on two
+    ranks: what it checks tells the two apart.
     """
     if seen.collective is not None:
         return None if seen.collective == _NAME else f"the table is of {seen.collective}"
@@ -135,16 +162,32 @@ def _another_collective(seen: Evidence) -> str | None:
     reductions = {row.redop for row in seen.rows}
     if reductions == {"none"}:
         return "reduction none: the table is of another collective"
-    if reductions == {None} and seen.hint != _NAME and (factor is None or factor < 1.05):
+    if reductions == {None} and seen.hint != _NAME and (factor is None or factor < _NEAR_ONE):
         return "no reduction column: the table is of another collective"
     if any(root is not None and root >= 0 for root in seen.roots):
         return "the rows name a root: the table is of reduce or broadcast"
     if any(_counts_otherwise(row) for row in seen.rows):
         return "size is not count elements: the table is of another collective"
+    point_to_point = _point_to_point(seen, factor)
+    if point_to_point:
+        return point_to_point
     listed = max((rank.rank for rank in seen.ranks), default=1) + 1
     lowest = 2 * (listed - 1) / listed if listed >= 2 else 1.0
     if factor is not None and 0 < factor < 0.97 * lowest:
         return f"bus bandwidth is {factor:.3f} of algorithm bandwidth: not all_reduce"
+    return None
+
+
+def _point_to_point(seen: Evidence, factor: float | None) -> str | None:
+    """Why the rows are those of sendrecv; None: they are not, or nothing tells."""
+    inside = [row.in_place for row in seen.rows if row.in_place is not None]
+    if any(half.checked for half in inside) or (factor is not None and factor >= _NEAR_ONE):
+        return None
+    outside = [row.out_of_place for row in seen.rows if row.out_of_place is not None]
+    if len(inside) == len(seen.rows) and outside and all(half.checked for half in outside):
+        return "checked out of place only, as sendrecv is: the table is not of all_reduce"
+    if seen.hint in _POINT_TO_POINT:
+        return f"the text names {seen.hint}_perf: the table is not of all_reduce"
     return None
 
 

@@ -34,6 +34,7 @@ _FRAME = str.maketrans("|`", "  ")
 """What a document puts around or between cells."""
 _MAX_PENDING = 400
 _MAX_VOTERS = 200
+_LEAST_CELLS = 3
 
 
 class Layout(Record, frozen=True):
@@ -176,6 +177,12 @@ def _raw_rows(lines: Sequence[str], guess: Layout | None, *, checks: bool) -> It
         yield pending
 
 
+def starts_row(line: str) -> bool:
+    """Whether a line holds a row, or the first half of one."""
+    row = _start_of_row(line)
+    return row is not None and len(row.cells) >= _LEAST_CELLS
+
+
 def _start_of_row(line: str) -> _Raw | None:
     match = _ROW.search(line.translate(_FRAME))
     if match is None:
@@ -313,8 +320,11 @@ def _row(raw: _Raw, layout: Layout, *, microseconds: bool, wrong_counts: bool) -
 def _half(
     cells: Sequence[str], layout: Layout, *, microseconds: bool, wrong_counts: bool
 ) -> NcclHalf:
+    """One half.  Where nothing was checked the programs print N/A, those for AMD GPUs also -1."""
     time = _number(cells[0])
     fourth = _number(cells[3]) if layout.error else None
+    if fourth is not None and fourth < 0:
+        fourth = None
     return NcclHalf(
         time_us=time if microseconds or time is None else time * 1e3,
         algbw_gbps=_number(cells[1]),

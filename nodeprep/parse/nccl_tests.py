@@ -2,32 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from nodeprep.model.gate import NcclDocument, NcclReport, NcclRow
-from nodeprep.model.nccl_log import NcclLog
+from nodeprep.model.base import Record
+from nodeprep.model.gate import NcclDocument, NcclOutcome, NcclReport, NcclRow
 from nodeprep.parse import nccl_head as head
 from nodeprep.parse.nccl_accept import acceptance_problems
 from nodeprep.parse.nccl_log import read_log
-from nodeprep.parse.nccl_outcome import Evidence, judge_outcome
+from nodeprep.parse.nccl_outcome import Evidence, another_collective, judge_outcome
 from nodeprep.parse.nccl_rows import Table, read_header, read_table
-from nodeprep.parse.nccl_text import split_lines
+from nodeprep.parse.nccl_runs import split_runs
+from nodeprep.parse.nccl_text import Lines, split_lines
+
+_MAX_FAILURES = 8
+_FAILED = (NcclOutcome.WRONG_DATA, NcclOutcome.CRASH, NcclOutcome.HANG, NcclOutcome.LAUNCH_ERROR)
+
+
+class _Run(Record, frozen=True):
+    """One of the runs of a text, read by itself."""
+
+    lines: tuple[str, ...]
+    log_lines: tuple[str, ...]
+    table: Table
+    options: head.Options
+    seen: Evidence
+
+    @property
+    def whole(self) -> bool:
+        return self.seen.footer.present and bool(self.seen.rows)
+
+    @property
+    def headed(self) -> bool:
+        """Whether it prints its options or its ranks itself."""
+        return bool(self.seen.ranks) or any(map(head.prints_options, self.lines))
 
 
 def parse_nccl(text: str) -> NcclReport:
     """Everything a text of all_reduce_perf says; never more than it says.
 
     A text without a table gives the outcome `no-table`.  Of several runs in one text the last
-    whole one is read.  Raises ParseError only for binary or over-size input.
+    whole one is read, those of all_reduce first; a failure of another one is among the problems.
+    Raises ParseError only for binary or over-size input.
     """
     lines = split_lines(text)
-    begin, end = _chosen_run(lines.table)
-    run = lines.table[begin:end]
-    log_lines = lines.log_between(begin, end)
-    bare = [line for line in run if " via " in line or "NCCL" in line]
-    return _report(run, log_lines, read_log((*log_lines, *bare)))
+    runs = [_read_run(lines, begin, end) for begin, end in split_runs(lines.table)]
+    chosen = _chosen(runs)
+    failures = dict.fromkeys(_failures([*runs[:chosen], *runs[chosen + 1 :]]))
+    return _report(_with_company(runs[: chosen + 1]), tuple(failures)[:_MAX_FAILURES])
 
 
 def parse_nccl_document(text: str) -> NcclDocument:
@@ -64,88 +88,98 @@ def largest_row(rows: Sequence[NcclRow]) -> NcclRow | None:
     return max(reversed(rows), key=lambda row: row.size_bytes, default=None)
 
 
-def _report(lines: Sequence[str], log_lines: Sequence[str], log: NcclLog) -> NcclReport:
-    table = read_table(lines)
-    options = head.read_options(lines)
-    footer = head.read_footer(lines)
-    ranks = head.read_ranks(lines)
-    collective, hint = head.read_collective(lines), head.read_hint(lines)
-    outcome, reason = judge_outcome(
-        Evidence(
-            lines=(*lines, *log_lines),
-            collective=collective,
-            hint=hint,
-            header_seen=_header_seen(lines),
-            ranks=ranks,
-            rows=table.rows,
-            roots=table.roots,
-            footer=footer,
-            validation=options.validation,
-        )
+def _read_run(lines: Lines, begin: int, end: int) -> _Run:
+    own = lines.table[begin:end]
+    log_lines = lines.log_between(begin, end)
+    table, options = read_table(own), head.read_options(own)
+    seen = Evidence(
+        lines=(*own, *log_lines),
+        collective=head.read_collective(own),
+        hint=head.read_hint(own),
+        header_seen=any(head.prints_options(line) or read_header(line) for line in own),
+        ranks=head.read_ranks(own),
+        rows=table.rows,
+        roots=table.roots,
+        footer=head.read_footer(own),
+        validation=options.validation,
     )
+    return _Run(lines=own, log_lines=log_lines, table=table, options=options, seen=seen)
+
+
+def _chosen(runs: Sequence[_Run]) -> int:
+    """Place of the last whole run, those of all_reduce first.
+
+    When none is whole: of the last one that prints its options or ranks.
+    """
+    places = range(len(runs))
+    whole = [place for place in places if runs[place].whole]
+    wanted = [place for place in whole if another_collective(runs[place].seen) is None]
+    headed = [place for place in places if place == 0 or runs[place].headed]
+    return (wanted or whole or headed)[-1]
+
+
+def _with_company(runs: Sequence[_Run]) -> _Run:
+    """The last of these runs, with the ranks of all processes that were started together.
+
+    Each process prints ranks from 0 on, before the first footer; a later table without ranks is
+    that of one of them.
+    """
+    ranks = next((run.seen.ranks for run in reversed(runs) if run.headed), ())
+    times = Counter(rank.rank for rank in ranks)
+    if all(count == 1 for count in times.values()):
+        return runs[-1]
+    together = msgspec.structs.replace(runs[-1].seen, ranks=ranks, mixed=True)
+    return msgspec.structs.replace(runs[-1], seen=together)
+
+
+def _failures(runs: Sequence[_Run]) -> Iterator[str]:
+    """What runs that are not read say of a failure."""
+    for run in runs:
+        outcome, reason = judge_outcome(run.seen)
+        if outcome in _FAILED:
+            yield f"another run in the text failed: {reason}"
+        elif outcome is NcclOutcome.TRUNCATED and run.headed:
+            yield f"another run in the text has no end: {reason}"
+
+
+def _report(run: _Run, failures: tuple[str, ...]) -> NcclReport:
+    seen, options = run.seen, run.options
+    outcome, reason = judge_outcome(seen)
+    bare = [line for line in run.lines if " via " in line or "NCCL" in line]
+    log = read_log((*run.log_lines, *bare))
     report = NcclReport(
         outcome=outcome,
         reason=reason,
-        collective=collective or hint,
-        simulated=head.is_simulated(lines),
-        ranks=ranks,
-        rows=table.rows,
-        avg_busbw_gbps=footer.avg_busbw_gbps,
-        out_of_bounds=footer.out_of_bounds,
-        out_of_bounds_ok=footer.out_of_bounds_ok,
+        collective=seen.collective or seen.hint,
+        simulated=head.is_simulated(run.lines),
+        ranks=seen.ranks,
+        rows=seen.rows,
+        avg_busbw_gbps=seen.footer.avg_busbw_gbps,
+        out_of_bounds=seen.footer.out_of_bounds,
+        out_of_bounds_ok=seen.footer.out_of_bounds_ok,
         transports=log.transports,
         channels=log.by_pair,
-        nccl_version=log.nccl_version or head.read_library_version(lines),
-        messages=head.failure_lines((*lines, *log_lines)),
-        tests_version=head.read_tests_version(lines),
+        nccl_version=log.nccl_version or head.read_library_version(run.lines),
+        messages=head.failure_lines(seen.lines),
+        tests_version=head.read_tests_version(run.lines),
         min_bytes=options.min_bytes,
         max_bytes=options.max_bytes,
         step_factor=options.step_factor,
         step_bytes=options.step_bytes,
         validation=options.validation,
     )
-    return msgspec.structs.replace(report, problems=_problems(report, table))
+    return _with_problems(report, run.table, failures)
 
 
-def _problems(report: NcclReport, table: Table) -> tuple[str, ...]:
+def _with_problems(report: NcclReport, table: Table, failures: tuple[str, ...]) -> NcclReport:
+    """With all that speaks against the table; the reason of a good outcome names the first."""
     if not report.rows:
-        return ()
-    return acceptance_problems(
-        report,
-        cpu_time=table.header is not None and table.header.cpu_time,
-        time_place_us=0.01 if table.microseconds else 1.0,
-    )
-
-
-def _header_seen(lines: Iterable[str]) -> bool:
-    return any(head.starts_run(line) or read_header(line) for line in lines)
-
-
-def _chosen_run(lines: Sequence[str]) -> tuple[int, int]:
-    """Where the last run with a footer begins and ends, those of all_reduce first; the last run
-    when none has a footer."""
-    runs = list(_runs(lines))
-    whole = [(begin, end) for begin, end in runs if head.read_footer(lines[begin:end]).present]
-    wanted = [
-        (begin, end)
-        for begin, end in whole
-        if head.read_collective(lines[begin:end]) in (None, "all_reduce")
-    ]
-    return (wanted or whole or runs)[-1]
-
-
-def _runs(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """One text may hold several runs: options after a footer begin a new one, and what stands
-    between the two belongs to it.
-
-    Options that come again before a footer belong to a launcher that starts several processes.
-    """
-    begin = 0
-    last_end: int | None = None
-    for place, line in enumerate(lines):
-        if head.ends_run(line):
-            last_end = place
-        elif last_end is not None and head.starts_run(line):
-            yield begin, last_end + 1
-            begin, last_end = last_end + 1, None
-    yield begin, len(lines)
+        return msgspec.structs.replace(report, problems=failures)
+    cpu_time = table.header is not None and table.header.cpu_time
+    place_us = 0.01 if table.microseconds else 1.0
+    own = acceptance_problems(report, cpu_time=cpu_time, time_place_us=place_us)
+    problems = (*failures, *own)
+    reason = report.reason
+    if report.outcome is NcclOutcome.OK and problems:
+        reason = f"data checked, but {problems[0]}"
+    return msgspec.structs.replace(report, problems=problems, reason=reason)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 
 from nodeprep.errors import ParseError
@@ -63,11 +64,8 @@ class Lines(Record, frozen=True):
 
     def log_between(self, begin: int, end: int) -> tuple[str, ...]:
         """NCCL's lines after the first of these table lines; from the top when begin is 0."""
-        return tuple(
-            line
-            for line, place in zip(self.log, self.log_places, strict=True)
-            if (begin == 0 or begin < place) and place <= end
-        )
+        first = bisect_right(self.log_places, begin) if begin else 0
+        return self.log[first : bisect_right(self.log_places, end)]
 
 
 def read_lines(text: str) -> list[str]:

@@ -18,7 +18,11 @@ def test_the_table_in_the_documents_is_the_one_that_is_judged_by(checkout: Path)
 
 def test_what_rests_on_a_model_says_so() -> None:
     rows = [line for line in markdown().splitlines() if "**model only**" in line]
-    assert len(rows) == len(model_only()) == sum(not row.verified for row in TABLE)
+    lines = [line for line in markdown().splitlines() if line.startswith("| ")]
+    assert len(lines) == 1 + len(TABLE) + sum(row.large is not None for row in TABLE)
+    named = {", ".join(cell.strip() for cell in row.split("|")[1:3]) + " GPUs" for row in rows}
+    assert named == set(model_only())
+    assert len(named) == sum(not row.verified for row in TABLE)
     assert any(row.startswith("| pcie4-switch-p2p | 2-8 |") for row in rows)
 
 

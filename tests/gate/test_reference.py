@@ -11,6 +11,7 @@ import pytest
 from nodeprep.gate.threshold import threshold
 from nodeprep.model.facts import NodeFacts
 from nodeprep.settings import GatePolicy
+from nodeprep.units import parse_size_bytes
 from tests.gate.nodes import on_nvlink, on_root_ports, on_switch
 
 BEFORE_2_23 = "2.22.3"
@@ -38,6 +39,10 @@ def node_of(row: dict[str, str]) -> tuple[NodeFacts, str | None] | None:
     return None
 
 
+def size_of(row: dict[str, str]) -> int | None:
+    return parse_size_bytes(row["size"].replace(" ", "")) if row["size"] else None
+
+
 def test_published_figures(shared: Path) -> None:
     path = shared / "domain" / "nccl-reference.csv"
     judged = 0
@@ -50,7 +55,7 @@ def test_published_figures(shared: Path) -> None:
                 continue
             node, version = found
             group = tuple(gpu.index for gpu in node.gpus)
-            mark = threshold(node, group, GatePolicy(), None, version)
+            mark = threshold(node, group, GatePolicy(), None, version, size_of(row))
             assert mark.threshold_gbps is not None, row
             assert (float(row["busbw_gbps"]) >= mark.threshold_gbps) == (row["expect"] == "pass"), (
                 row

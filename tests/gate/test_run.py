@@ -301,6 +301,14 @@ def test_a_fabric_that_is_not_up() -> None:
     assert measure(host, up).verdict is GateVerdict.PASS
 
 
+def test_the_mark_is_that_of_the_largest_size_measured() -> None:
+    """8 GiB is asked for where memory allows; this run ended at 512 MiB."""
+    node = on_nvlink(8, 18, "NVIDIA H20", fabric_state=3)
+    slow, enough = (measure(GateHost(printing(table(node, gbps))), node) for gbps in (320.0, 351.0))
+    assert (slow.verdict, slow.threshold_gbps) == (GateVerdict.FAIL_BANDWIDTH, 335.0)
+    assert (enough.verdict, enough.threshold_gbps) == (GateVerdict.PASS, 335.0)
+
+
 def test_other_gpus_than_asked_for() -> None:
     node = on_switch(4)
     moved = table(node).replace("[0000:43:00]", "[0000:99:00]")

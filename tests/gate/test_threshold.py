@@ -20,12 +20,13 @@ from tests.gate.nodes import on_nvlink, on_root_ports, on_switch, platform, with
 def mark(node: NodeFacts, version: str | None = None, **options: Any) -> Threshold:
     group = tuple(gpu.index for gpu in node.gpus)
     return threshold(
-        node, group, options.get("policy", GatePolicy()), options.get("min_busbw"), version
-    )
+        node, group, options.get("policy", GatePolicy()), options.get("min_busbw"), version,
+        options.get("size_bytes"),
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("generation", "expected", "passing"), [(3, 12.0, 10.0), (4, 24.0, 22.0), (5, 48.0, 40.0)]
+    ("generation", "expected", "passing"), [(3, 12.0, 8.5), (4, 24.0, 22.0), (5, 48.0, 40.0)]
 )
 @pytest.mark.parametrize("count", [2, 4, 8])
 def test_one_switch_tree(count: int, generation: int, expected: float, passing: float) -> None:
@@ -248,9 +249,87 @@ def test_groups_without_a_pair_have_no_mark(group: tuple[int, ...]) -> None:
     assert (found.threshold_gbps, found.link_class) == (None, None)
 
 
+BEFORE_2_23 = "2.22.3"
+MIB, GIB = 1 << 20, 1 << 30
+A100, H100, H20 = "NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3", "NVIDIA H20"
+
+
+@pytest.mark.parametrize(
+    ("node", "version", "size_bytes", "measured", "warned"),
+    [
+        (on_nvlink(8, 18, H20), None, 512 * MIB, 351.7, True),
+        (on_nvlink(8, 18, H20), None, 2 * GIB, 361.2, True),
+        (on_nvlink(8, 18, H100), None, 512 * MIB, 431.2, False),
+        (on_nvlink(8, 18, H100), None, 2 * GIB, 443.9, False),
+        (on_nvlink(8, 18, H100), None, 4 * GIB, 475.0, False),
+        (on_nvlink(5, 18, "NVIDIA H200"), None, 8 * GIB, 414.2, False),
+        (on_nvlink(2, 18, H100), None, 512 * MIB, 348.0, False),
+        (on_nvlink(2, 18, H100), None, 128 * MIB, 323.3, False),
+        (on_nvlink(2, 12, A100), None, 512 * MIB, 192.3, False),
+        (on_nvlink(2, 12, A100), None, 128 * MIB, 160.1, False),
+        (on_nvlink(4, 12, A100), None, 512 * MIB, 205.5, False),
+        (on_nvlink(4, 4, A100), None, 128 * MIB, 209.2, False),
+        (on_nvlink(8, 12, A100), None, 512 * MIB, 221.6, False),
+        (on_nvlink(8, 18, "NVIDIA B200"), None, 8 * GIB, 838.0, False),
+        (on_nvlink(8, 18, "NVIDIA B200"), None, 8 * GIB, 682.2, True),
+        (on_switch(4, 3), None, 128 * MIB, 9.4, False),
+        (on_switch(4, 3), None, 128 * MIB, 11.2, False),
+        (on_root_ports(6), BEFORE_2_23, 32 * MIB, 24.5, False),
+        (on_root_ports(8, 5, sockets=2), BEFORE_2_23, 128 * MIB, 44.0, False),
+        (on_root_ports(8, 5, sockets=2), None, 8 * GIB, 28.0, False),
+    ],
+)
+def test_public_figures_of_healthy_nodes_pass(
+    node: NodeFacts, version: str | None, size_bytes: int, measured: float, warned: bool
+) -> None:
+    """GB/s, mean of both halves; a warning only where NVLink SHARP is off."""
+    found = mark(node, version, size_bytes=size_bytes)
+    assert found.threshold_gbps is not None
+    assert found.warn_below_gbps is not None
+    assert measured >= found.threshold_gbps
+    assert (measured < found.warn_below_gbps) == warned
+
+
+@pytest.mark.parametrize(
+    ("node", "version", "size_bytes", "measured"),
+    [
+        (on_nvlink(8, 18, H100), None, 512 * MIB, 300.0),
+        (on_nvlink(8, 18, H100), None, 8 * GIB, 352.0),
+        (on_nvlink(8, 12, A100), None, 8 * GIB, 180.0),
+        (on_nvlink(2, 12, A100), None, 512 * MIB, 110.0),
+        (on_nvlink(8, 18, "NVIDIA B200"), None, 8 * GIB, 590.0),
+        (on_switch(4, 3), None, 512 * MIB, 6.9),
+        (on_root_ports(8, 5, sockets=2), BEFORE_2_23, 512 * MIB, 28.0),
+        (on_root_ports(8, 5, sockets=2), None, 512 * MIB, 10.0),
+    ],
+)
+def test_what_is_far_below_fails(
+    node: NodeFacts, version: str | None, size_bytes: int, measured: float
+) -> None:
+    """Half the links, host memory in the place of peer-to-peer, a generation less."""
+    found = mark(node, version, size_bytes=size_bytes)
+    assert found.threshold_gbps is not None
+    assert measured < found.threshold_gbps
+
+
+def test_the_mark_follows_the_size_over_nvlink_only() -> None:
+    node = on_nvlink(8, 18, H100)
+    marks = [
+        mark(node, size_bytes=size).threshold_gbps
+        for size in (128 * MIB, 512 * MIB, 2 * GIB, 4 * GIB, 8 * GIB)
+    ]
+    assert marks == [268.0, 335.0, 335.0, 360.0, 360.0]
+    assert mark(node).threshold_gbps == 335.0
+    assert any("at 8 GiB" in line for line in mark(node, size_bytes=8 * GIB).reasoning)
+    assert mark(on_switch(4), size_bytes=32 * MIB).threshold_gbps == 22.0
+    assert mark(on_switch(4), size_bytes=8 * GIB).threshold_gbps == 22.0
+
+
 def test_rows_are_in_order_and_do_not_overlap() -> None:
     for row in TABLE:
-        assert row.pass_gbps <= row.warn_below_gbps <= row.expected_gbps + 0.6
+        for figures in (row.figures, row.large or row.figures):
+            assert figures.pass_gbps <= figures.warn_below_gbps <= figures.expected_gbps + 0.6
+        assert row.large is None or row.large.pass_gbps >= row.figures.pass_gbps
         assert row.evidence
         for gpus in range(row.gpus_min, row.gpus_max + 1):
             assert row_for(row.link_class, gpus) is row
