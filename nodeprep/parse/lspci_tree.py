@@ -39,9 +39,10 @@ _DEVICE = re.compile(r"(?P<address>[01][0-9a-f]\.[0-7])(?:  ?(?P<name>\S.*))?")
 _BRANCH = re.compile(r"[+\\]-")
 _ROOT = re.compile(r"[+\\]-\[[0-9a-f]{4,8}:")
 _FIRST_ROOT = re.compile(r"-(?:\+-)?\[(?P<domain>[0-9a-f]{4,8}:)?[0-9a-f]{2}\]")
-_CUT = re.compile(r"\]$|(?<!\]-)-$|[^\]]--$")
-"""Ends that lspci never writes: behind every branch stands something, and `--` behind no bus."""
-_EMPTY_BUS = re.compile(r"\]--$")
+_CUT = re.compile(r"\]$|(?<!\]-)-$")
+"""Ends that lspci does not write: something stands behind every branch, and `--` behind a bus."""
+_EMPTY_BUS = re.compile(r"\]--$|\[[0-9a-f]{4,8}:[0-9a-f]{2}\]-$")
+"""A bridge, or a root bus, without functions."""
 _REST = re.compile(r"[\s|]*[|+\\][\s|+\\-]*|-+(?:[0-9+\[].*)?")
 """What a narrow window or a fold leaves of a line: bars without a branch, or a branch's tail."""
 _DASHES = re.compile(r"-+")
@@ -198,10 +199,11 @@ class _Reader:
             else:
                 known = False
         bare = line.rstrip()
-        cut = not named and _CUT.search(bare) is not None
+        empty = _EMPTY_BUS.search(bare) is not None
+        cut = not (named or empty) and _CUT.search(bare) is not None
         self.lost = self.lost or not known or cut
         self._names = self._names or named
-        at_edge = len(line) == self._width and _EMPTY_BUS.search(bare) is not None
+        at_edge = empty and len(line) == self._width
         self._unnamed = self._unnamed or (not named and (bridge is not None or at_edge))
 
     def _begin(self, line: str, place: int) -> tuple[bool, _Bus | None]:
