@@ -88,14 +88,16 @@ def _finish(draft: Draft, kind: Kind) -> LevelMatrix | None:
 def _last_is_doubtful(draft: Draft, columns: list[str]) -> bool:
     """Whether the last NIC of the header may be the beginning of a name: NIC1 of NIC10.
 
-    It is when the name ends at the right edge, unless its row has the X in its own column.
+    It is when the name ends at the right edge, or the rows go on behind it, unless its row has the
+    X in its own column.
     """
     header = draft.columns
     if not header.nics or header.affinity or split(draft.header_end)[-1:] != [header.nics[-1]]:
         return False
     row = draft.rows.get(header.nics[-1])
     own = row.words[len(columns) - 1 : len(columns)] if row is not None else []
-    return draft.at_edge(draft.header_end) and own != ["X"]
+    longer = any(len(one.words) > len(columns) for one in draft.rows.values())
+    return (longer or draft.at_edge(draft.header_end)) and own != ["X"]
 
 
 def _is_foreign(draft: Draft, kind: Kind) -> bool:

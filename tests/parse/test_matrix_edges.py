@@ -168,6 +168,12 @@ def test_a_last_name_without_its_own_row_is_left_out(name: str) -> None:
     assert whole.nic_rows_complete
 
 
+def test_a_last_name_is_doubtful_where_the_rows_are_longer() -> None:
+    matrix = only("GPU0 mlx5_0 mlx5\nGPU0   X   PIX   SYS   0-3   0\n")
+    assert matrix.devices == ("GPU0", "mlx5_0")
+    assert not matrix.nic_rows_complete
+
+
 def test_a_name_given_twice_does_not_overwrite() -> None:
     matrix = only("GPU0 NIC0 NIC1 NIC0 CPU Affinity\nGPU0 X PIX SYS SYS 0-3\n")
     assert matrix.cells["GPU0"] == {"GPU0": "X", "NIC0": "PIX", "NIC1": "SYS"}
