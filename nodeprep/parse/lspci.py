@@ -33,6 +33,13 @@ _KEY = re.compile(r"(?P<key>[A-Za-z][A-Za-z0-9/ ._-]{0,40}):(?:\s|$)")
 _NUMBERED = re.compile(r"\d{1,7}[:-]")
 _NUMBERED_KEY = re.compile(r"\d{1,7}[:-]\s+[A-Za-z]{3,8}:\s")
 _HEX = frozenset("0123456789abcdefABCDEF")
+_GROUP = re.compile(r"IOMMU group (?P<group>\d{1,7}):?\s+(?P<first>\S.*)", re.IGNORECASE)
+"""A first line behind its group, as scripts print it: `IOMMU Group 15: 5d:00.0 3D controller...`"""
+_CUT_WIDTH = re.compile(r", Width x[13]?$")
+"""No other number begins another width: there are 1, 2, 4, 8, 12, 16 and 32 lanes."""
+_CUT_VALUE = re.compile(r"((?:Kernel driver in use|Physical Slot|NUMA node|IOMMU group):\s).*")
+_ONE_LINE = frozenset({"Kernel driver in use", "Physical Slot", "NUMA node", "IOMMU group"})
+"""Values too short to be wrapped."""
 _LINES_JOINED = 8
 """A wrapped line goes on in the next ones, up to the next key."""
 
@@ -43,7 +50,7 @@ def parse_lspci(text: str) -> LspciReport:
     Raises ParseError when the text holds nothing that lspci prints.
     """
     lines = clean_lines(text)
-    report = _Reader().read(_unnumbered(lines))
+    report = _Reader().read(_unnumbered(_without_cut_ends(lines)))
     if not (report.functions or report.loose_acs or report.loose_links or report.access_denied):
         raise _nothing(lines)
     return report
@@ -98,11 +105,16 @@ class _Reader:
             self._open(None, more_follow=False)
         elif line[0] in _HEX and (header := read_header(line)) is not None:
             self._open(header, more_follow=True)
+        elif (group := _GROUP.match(line)) is not None and (
+            header := read_header(group["first"])
+        ) is not None:
+            self._open(header, more_follow=True)
+            self.block.feed("IOMMU group", group["group"])
         elif (match := _KEY.match(line)) is not None:
             self._flush()
             self.key, self.parts = match["key"], [line[match.end() :].strip()]
         elif self.key is not None and not line.startswith(("!", "Express ")):
-            if len(self.parts) < _LINES_JOINED:
+            if len(self.parts) < _LINES_JOINED and self.key not in _ONE_LINE:
                 self.parts.append(line)
         else:
             self._flush()
@@ -146,6 +158,16 @@ class _Reader:
                 acs_capabilities=None,
                 acs_control=None,
             )
+
+
+def _without_cut_ends(lines: list[str]) -> list[str]:
+    """Without last words that may be cut: `Width x1` of x16 at the right edge of a window, and the
+    value in which the text ends."""
+    edge = max(map(len, lines), default=0)
+    kept = [_CUT_WIDTH.sub("", line) if len(line) == edge else line for line in lines]
+    # The last of `lines` is empty when the text ends in a line end.
+    kept[-1] = _CUT_VALUE.sub(r"\1", _CUT_WIDTH.sub("", kept[-1]))
+    return kept
 
 
 def _unnumbered(lines: list[str]) -> list[str]:

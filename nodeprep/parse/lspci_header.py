@@ -25,8 +25,9 @@ _CLASS = re.compile(
 _CLASS_CODE = re.compile(r"(?:Class )?([0-9a-f]{4})", re.IGNORECASE)
 _REVISION = re.compile(r"\(rev ([0-9a-f]{2})\)", re.IGNORECASE)
 _PROG_IF = re.compile(r"\(prog-if ([0-9a-f]{2})\b", re.IGNORECASE)
-# A number sign behind a tab begins somebody's remark; `Root Port #1` is a name.
-_TAIL = re.compile(r"\((?:rev|prog-if) .*|\t#.*", re.IGNORECASE)
+# A number sign behind a tab begins somebody's remark; `Root Port #1` is a name.  Scripts add the
+# driver.
+_TAIL = re.compile(r"\((?:rev|prog-if|driver:) .*|\t#.*", re.IGNORECASE)
 _IDS = re.compile(r"(?:\[|Device |^)([0-9a-f]{4}):([0-9a-f]{4})\]?$", re.IGNORECASE)
 _UNNAMED = re.compile(r"\bDevice ([0-9a-f]{4})$", re.IGNORECASE)
 

@@ -16,32 +16,17 @@ smaller machine.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from nodeprep.errors import ParseError
 from nodeprep.model.topology import LevelMatrix
-from nodeprep.parse.affinity import affinity_columns, read_affinity
+from nodeprep.parse.affinity import CPU_COLUMN, cpu_count, read_affinity
+from nodeprep.parse.matrix_draft import Draft, Row, read_drafts
+from nodeprep.parse.matrix_header import ANY_CELL, GPU, split, take_while
 from nodeprep.parse.text import clean_lines, looks_like_html, shown
 
-MAX_MATRICES = 1_000
-MAX_DEVICES = 256
-
-LEVEL_CELL = re.compile(r"X|NV\d{1,3}|PIX|PXB|PHB|NODE|SYS|SOC")
-"""SOC is what SYS was called before 2017."""
-P2P_CELL = re.compile(r"X|OK|CNS|GNS|TNS|NS|DR|U")
-
-_ANY_CELL = re.compile(f"{LEVEL_CELL.pattern}|{P2P_CELL.pattern}")
-_GPU = re.compile(r"GPU\d{1,4}")
-_NIC = re.compile(r"[A-Za-z](?=[\w.\-]*\d)[\w.\-]{0,62}")
-"""RDMA device names; every one ends in or holds a number, which prose seldom does."""
-_LEGEND = re.compile(r"\s*(NIC\d{1,4}):\s*(\S{1,64})\s*")
-_BORDER = str.maketrans("|│┃*`", "     ")
-"""Borders of tables, and the marks of bold and code."""
 _NVLINKS = re.compile(r"NV\d+")
-_PROMPT_WORDS = 8
-"""A prompt and a command may stand in front of the header on its line."""
-_CELL_LIKE = re.compile(r"[A-Z]{1,4}\d{0,3}|\d{1,6}")
 
 
 class Kind(NamedTuple):
@@ -52,45 +37,15 @@ class Kind(NamedTuple):
     cell: re.Pattern[str]
     has_affinity: bool
     """NIC and affinity columns are of this sort."""
+    foreign_legend: frozenset[str]
+    """Words that only the legend of the other sort explains."""
     other_program: str
-
-
-class _Row(NamedTuple):
-    cells: list[str]
-    """Every word behind the name."""
-    raw: str
-    """The line, for its tabs; empty when it was put together from several."""
-    ends_text: bool
-    """The text ends here without a line end: the last word may be cut."""
-
-
-class _Draft:
-    """A matrix while its lines come in; `gpus` is empty when no header was seen."""
-
-    def __init__(self, gpus: list[str], nics: list[str], affinity: tuple[str, ...]) -> None:
-        self.gpus, self.nics, self.affinity = gpus, nics, affinity
-        self.names = {*gpus, *nics}
-        self.rows: dict[str, _Row] = {}
-        self.nic_names: dict[str, str] = {}
-        self.open: str | None = None
-        """The row that a wrapped line may continue."""
-
-    @property
-    def devices(self) -> list[str]:
-        return self.gpus + self.nics
-
-    def widen(self, gpus: list[str], nics: list[str], affinity: tuple[str, ...]) -> None:
-        """The header goes on in the next line: a terminal has wrapped it."""
-        if len(self.names) + len(gpus) + len(nics) <= MAX_DEVICES:
-            self.gpus, self.nics = self.gpus + gpus, self.nics + nics
-            self.affinity += affinity
-            self.names.update(gpus, nics)
 
 
 def read_matrices(text: str, kind: Kind) -> tuple[LevelMatrix, ...]:
     """Every matrix of this kind in the text, in order. Raises ParseError when there is none."""
     lines = clean_lines(text)
-    drafts = _drafts(lines, kind)
+    drafts = read_drafts(lines, kind.cell)
     matrices = tuple(
         matrix for draft in drafts if draft.rows and (matrix := _finish(draft, kind)) is not None
     )
@@ -99,177 +54,109 @@ def read_matrices(text: str, kind: Kind) -> tuple[LevelMatrix, ...]:
     return matrices
 
 
-def _drafts(lines: list[str], kind: Kind) -> list[_Draft]:
-    drafts: list[_Draft] = []
-    for number, line in enumerate(lines):
-        words = line.translate(_BORDER).split()
-        if not words:
-            continue
-        draft = drafts[-1] if drafts else None
-        header = _header(words, draft) if "GPU" in line else None
-        if header is not None:
-            _open(drafts, header)
-        elif (name := _row_name(words, draft)) is not None:
-            # The last of `lines` is empty when the text ends in a line end.
-            ends_text = number == len(lines) - 1
-            _add_row(drafts, name, _Row(words[words.index(name) + 1 :], line, ends_text))
-        elif draft is not None:
-            _continue(draft, words, line, kind)
-        if len(drafts) > MAX_MATRICES:
-            raise ParseError(
-                f"more than {MAX_MATRICES:,} matrices in one text",
-                hint="keep the output of one command",
-            )
-    return drafts
-
-
-def _header(words: list[str], draft: _Draft | None) -> _Draft | None:
-    """A line of device names, behind a prompt or a border perhaps."""
-    names = words[_first_gpu(words) :]
-    if len(names) > 1 and _ANY_CELL.fullmatch(names[1]):
-        return None
-    gpus = list(_while(names, _GPU.fullmatch))
-    if not gpus or len(names) > MAX_DEVICES:
-        return None
-    rest = names[len(gpus) :]
-    nics = list(_while(rest, _is_nic))
-    affinity, foreign = affinity_columns(rest[len(nics) :])
-    if any(map(_ANY_CELL.fullmatch, foreign)):
-        return None
-    if len(gpus) == 1 and (foreign or (len(words) == 1 and _awaits(draft, gpus[0]))):
-        return None
-    return _Draft(gpus, nics, affinity)
-
-
-def _awaits(draft: _Draft | None, name: str) -> bool:
-    """Whether a lone device name is a row cut right behind its name, and no header of one GPU."""
-    if draft is None or len(draft.gpus) < 2:
-        return False
-    return name in draft.names and name not in draft.rows
-
-
-def _first_gpu(words: list[str]) -> int:
-    """Place of the first GPU name, or of the end of the prompt."""
-    return sum(1 for _ in _while(words[:_PROMPT_WORDS], _is_no_gpu))
-
-
-def _is_no_gpu(word: str) -> bool:
-    return _GPU.fullmatch(word) is None
-
-
-def _is_nic(word: str) -> bool:
-    return _NIC.fullmatch(word) is not None and _ANY_CELL.fullmatch(word) is None
-
-
-def _open(drafts: list[_Draft], header: _Draft) -> None:
-    """Begins a matrix, or goes on with a header that a terminal has wrapped."""
-    last = drafts[-1] if drafts else None
-    if last is not None and not last.rows:
-        if not last.nics and header.gpus[0] == f"GPU{len(last.gpus)}":
-            last.widen(header.gpus, header.nics, header.affinity)
-            return
-        drafts.pop()
-    drafts.append(header)
-
-
-def _row_name(words: list[str], draft: _Draft | None) -> str | None:
-    """The device whose row this is; a line number in front of it is skipped."""
-    place = 1 if len(words) > 1 and words[0].isdecimal() else 0
-    word, following = words[place], words[place + 1 : place + 2]
-    if _GPU.fullmatch(word) is not None:
-        # Any word in capitals will do: cells of other programs are told apart later.
-        foreign = following and (
-            _CELL_LIKE.fullmatch(following[0]) is None or _GPU.fullmatch(following[0])
-        )
-        return None if foreign else word
-    named = draft is not None and word in draft.names
-    return word if named and following and _ANY_CELL.fullmatch(following[0]) else None
-
-
-def _add_row(drafts: list[_Draft], name: str, row: _Row) -> None:
-    if not drafts or name in drafts[-1].rows:
-        # A second row of the same name: another matrix, whose header is lost.
-        drafts.append(_Draft([], [], ()))
-    drafts[-1].rows[name] = row
-    drafts[-1].open = name
-
-
-def _continue(draft: _Draft, words: list[str], line: str, kind: Kind) -> None:
-    """A line that is neither header nor row: the rest of a wrapped one, a legend, or prose."""
-    legend = _LEGEND.fullmatch(line)
-    if legend is not None:
-        draft.nic_names[legend[1]] = legend[2]
-    elif not draft.rows:
-        nics = list(_while(words, _is_nic))
-        affinity, foreign = affinity_columns(words[len(nics) :])
-        if not foreign:
-            draft.widen([], nics, affinity)
-    elif draft.open is not None:
-        row = draft.rows[draft.open]
-        missing = len(draft.devices) - len(row.cells)
-        wrapped = missing > 0 and all(kind.cell.fullmatch(word) for word in words[:missing])
-        if wrapped and "=" not in words:
-            draft.rows[draft.open] = row._replace(cells=row.cells + words, raw="")
-        else:
-            draft.open = None
-
-
-def _finish(draft: _Draft, kind: Kind) -> LevelMatrix | None:
+def _finish(draft: Draft, kind: Kind) -> LevelMatrix | None:
     """The matrix; None when it is one of another sort."""
     if _is_foreign(draft, kind):
         return None
+    for row in draft.rows.values():
+        row.lines = [line._replace(at_edge=draft.at_edge(line.raw)) for line in row.lines]
     # Without a header nobody knows how many columns there were.
-    columns = draft.devices or [name for name in draft.rows if _GPU.fullmatch(name)]
-    cells = {name: _cells(name, row, columns, kind) for name, row in draft.rows.items()}
-    every = draft.names.issubset(cells) and len(draft.names) == len(columns)
+    columns = [*draft.columns.devices] or [name for name in draft.rows if GPU.fullmatch(name)]
+    nics_whole = draft.columns.nics_whole and not draft.foreign_rows
+    if _last_is_doubtful(draft, columns):
+        columns.pop()
+        nics_whole = False
+    cells = {
+        name: _cells(name, row, columns, kind, more=bool(draft.columns.affinity))
+        for name, row in draft.rows.items()
+        if name in columns or GPU.fullmatch(name)
+    }
+    every = bool(draft.columns.gpus) and set(columns) == set(cells)
     return LevelMatrix(
         devices=tuple(columns),
         cells=cells,
-        complete=_gpus_complete(draft, cells),
-        nic_rows_complete=every and all(len(row) == len(columns) for row in cells.values()),
+        complete=_gpus_complete(draft, cells, len(columns)),
+        nic_rows_complete=nics_whole
+        and every
+        and all(len(row) == len(columns) for row in cells.values()),
         affinity=_affinity(draft),
         nic_names=draft.nic_names,
-        asymmetric=tuple(_asymmetric(draft.gpus, cells)),
+        asymmetric=tuple(_asymmetric(draft.columns.gpus, cells)),
     )
 
 
-def _is_foreign(draft: _Draft, kind: Kind) -> bool:
+def _last_is_doubtful(draft: Draft, columns: list[str]) -> bool:
+    """Whether the last NIC of the header may be the beginning of a name: NIC1 of NIC10.
+
+    It is when the name ends at the right edge, or the rows go on behind it, unless its row has the
+    X in its own column.
+    """
+    header = draft.columns
+    if not header.nics or header.affinity or split(draft.header_end)[-1:] != [header.nics[-1]]:
+        return False
+    row = draft.rows.get(header.nics[-1])
+    own = row.words[len(columns) - 1 : len(columns)] if row is not None else []
+    longer = any(len(one.words) > len(columns) for one in draft.rows.values())
+    return (longer or draft.at_edge(draft.header_end)) and own != ["X"]
+
+
+def _is_foreign(draft: Draft, kind: Kind) -> bool:
     """Whether the GPU cells are there, and none but the diagonal is of this sort."""
-    if not kind.has_affinity and (draft.affinity or draft.nics):
+    if not kind.has_affinity and (draft.columns.affinity or draft.columns.nics):
         return True
-    width = len(draft.gpus) or len(draft.rows)
+    width = len(draft.columns.gpus) or len(draft.rows)
     seen = [
         word
         for name, row in draft.rows.items()
-        if _GPU.fullmatch(name)
-        for word in row.cells[:width]
+        if GPU.fullmatch(name)
+        for word in row.words[:width]
         if word != "X"
     ]
-    return bool(seen) and not any(kind.cell.fullmatch(word) for word in seen)
+    if not seen:
+        return bool(draft.legend & kind.foreign_legend)
+    return not any(kind.cell.fullmatch(word) for word in seen)
 
 
-def _cells(name: str, row: _Row, columns: list[str], kind: Kind) -> dict[str, str]:
-    """Column -> cell, up to the first word that is no cell; empty when the diagonal is off."""
-    words = list(_while(row.cells[: len(columns)], kind.cell.fullmatch))
-    cut = row.ends_text and len(words) == len(row.cells) < len(columns)
-    if cut and words and _NVLINKS.fullmatch(words[-1]):
-        words.pop()  # NV1 may be the beginning of NV18
+def _cells(name: str, row: Row, columns: list[str], kind: Kind, *, more: bool) -> dict[str, str]:
+    """Column -> cell, up to the first word that is no cell; empty when the diagonal is off.
+
+    more: other columns follow, so that a row which ends with its cells is a cut one.
+    """
+    known = _unbroken(row, len(columns) if more else len(columns) - 1)
+    words = list(take_while(known[: len(columns)], kind.cell.fullmatch))
     cells = dict(zip(columns, words, strict=False))
     selves = [column for column, word in cells.items() if word == "X"]
     return cells if all(column == name for column in selves) else {}
 
 
-def _gpus_complete(draft: _Draft, cells: dict[str, dict[str, str]]) -> bool:
+def _unbroken(row: Row, short: int) -> list[str]:
+    """The words of a row up to a count of NVLinks that is cut or folded: NV1 of NV18.
+
+    short: with so many words, or fewer, the row does not end where it should.
+    """
+    words: list[str] = []
+    for line, below in zip(row.lines, [*row.lines[1:], None], strict=True):
+        words += line.words
+        if below is not None:
+            cut = line.at_edge and below.raw[:1].isdecimal()
+        else:
+            cut = (line.ends_text or line.at_edge) and len(words) <= short
+        if cut and words and _NVLINKS.fullmatch(words[-1]):
+            return words[:-1]
+    return words
+
+
+def _gpus_complete(draft: Draft, cells: dict[str, dict[str, str]], width: int) -> bool:
     """Every GPU of the header has a row with a cell for each of them, and no other GPU a row."""
-    gpus = draft.gpus
-    rows = {name for name in draft.rows if _GPU.fullmatch(name)}
-    if not gpus or len(set(gpus)) != len(gpus) or rows != set(gpus):
+    gpus = draft.columns.gpus
+    rows = {name for name in draft.rows if GPU.fullmatch(name)}
+    if not gpus or not draft.columns.gpus_whole or rows != set(gpus):
         return False
     if any(gpu not in cells[row] for row in gpus for gpu in gpus):
         return False
     if any(cells[gpu][gpu] != "X" for gpu in gpus):
         return False
-    return not any(_is_damaged(a, b, cells, len(draft.names)) for a in gpus for b in gpus)
+    return not any(_is_damaged(a, b, cells, width) for a in gpus for b in gpus)
 
 
 def _is_damaged(a: str, b: str, cells: dict[str, dict[str, str]], width: int) -> bool:
@@ -285,7 +172,7 @@ def _is_damaged(a: str, b: str, cells: dict[str, dict[str, str]], width: int) ->
     return short or all(map(_NVLINKS.fullmatch, (there, back)))
 
 
-def _asymmetric(gpus: list[str], cells: dict[str, dict[str, str]]) -> Iterator[str]:
+def _asymmetric(gpus: tuple[str, ...], cells: dict[str, dict[str, str]]) -> Iterator[str]:
     order = {gpu: place for place, gpu in enumerate(gpus)}
     for a in order:
         for b, there in cells.get(a, {}).items():
@@ -294,23 +181,28 @@ def _asymmetric(gpus: list[str], cells: dict[str, dict[str, str]]) -> Iterator[s
                 yield f"{a}-{b}"
 
 
-def _affinity(draft: _Draft) -> dict[str, dict[str, str]]:
-    if not draft.affinity:
+def _affinity(draft: Draft) -> dict[str, dict[str, str]]:
+    columns = draft.columns
+    rows = {name: row.lines for name, row in draft.rows.items() if name in columns.gpus}
+    if not columns.affinity:
         return {}
-    read = {
-        name: read_affinity(
-            row.raw, row.cells, len(draft.devices), draft.affinity, cut=row.ends_text
-        )
-        for name, row in draft.rows.items()
-        if name in draft.names and _GPU.fullmatch(name)
-    }
+    width = len(columns.devices)
+    read = {name: read_affinity(lines, width, columns.affinity) for name, lines in rows.items()}
+    # A value at the right edge is whole when it lists as many CPUs as that of another NUMA node.
+    counts = {cpu_count(values.get(CPU_COLUMN, "")) for values in read.values()} - {None}
+    for name in [name for name, values in read.items() if not values and counts]:
+        free = [line._replace(at_edge=False) for line in rows[name]]
+        values = read_affinity(free, width, columns.affinity)
+        if cpu_count(values.get(CPU_COLUMN, "")) in counts:
+            read[name] = values
     return {name: values for name, values in read.items() if values}
 
 
-def _no_matrix(lines: list[str], drafts: list[_Draft], kind: Kind) -> ParseError:
+def _no_matrix(lines: list[str], drafts: list[Draft], kind: Kind) -> ParseError:
     rows = [row for draft in drafts for row in draft.rows.values()]
-    words = [word for row in rows for word in row.cells if word != "X"]
-    if any(map(_ANY_CELL.fullmatch, words)):
+    words = [word for row in rows for word in row.words if word != "X"]
+    foreign = any(draft.legend & kind.foreign_legend for draft in drafts)
+    if foreign or any(map(ANY_CELL.fullmatch, words)):
         return ParseError(
             f"this is no output of {kind.program}", hint=f"it is one of {kind.other_program}"
         )
@@ -331,10 +223,3 @@ def _no_matrix(lines: list[str], drafts: list[_Draft], kind: Kind) -> ParseError
     return ParseError(
         f"no matrix of {kind.program} in the text", hint=f"paste all of {kind.program}"
     )
-
-
-def _while(words: Iterable[str], fits: Callable[[str], object]) -> Iterator[str]:
-    for word in words:
-        if not fits(word):
-            return
-        yield word

@@ -7,12 +7,14 @@ grant, not a proof that data arrive.
 from __future__ import annotations
 
 from nodeprep.model.topology import LevelMatrix
-from nodeprep.parse.matrix import P2P_CELL, Kind, read_matrices
+from nodeprep.parse.matrix import Kind, read_matrices
+from nodeprep.parse.matrix_header import P2P_CELL
 
 P2P = Kind(
     program="nvidia-smi topo -p2p",
     cell=P2P_CELL,
     has_affinity=False,
+    foreign_legend=frozenset({"PIX", "PXB", "PHB", "NODE", "SYS", "SOC"}),
     other_program="nvidia-smi topo -m (kind topo)",
 )
 

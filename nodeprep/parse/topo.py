@@ -7,12 +7,14 @@ changed over the years (`switch`, `bridge`) and is not read.
 from __future__ import annotations
 
 from nodeprep.model.topology import LevelMatrix
-from nodeprep.parse.matrix import LEVEL_CELL, Kind, read_matrices
+from nodeprep.parse.matrix import Kind, read_matrices
+from nodeprep.parse.matrix_header import LEVEL_CELL
 
 TOPO = Kind(
     program="nvidia-smi topo -m",
     cell=LEVEL_CELL,
     has_affinity=True,
+    foreign_legend=frozenset({"OK", "CNS", "GNS", "TNS", "NS", "DR", "U"}),
     other_program="nvidia-smi topo -p2p (kind p2p)",
 )
 

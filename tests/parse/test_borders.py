@@ -10,7 +10,7 @@ from nodeprep.model.topology import LevelMatrix
 from nodeprep.parse.cmdline import parse_cmdline
 from nodeprep.parse.lspci import parse_lspci
 from nodeprep.parse.lspci_tree import parse_lspci_tree
-from nodeprep.parse.matrix import MAX_DEVICES
+from nodeprep.parse.matrix_header import MAX_DEVICES
 from nodeprep.parse.nvidia_smi_table import parse_nvidia_smi_table
 from nodeprep.parse.pci_config import parse_pci_config
 from nodeprep.parse.setpci import MAX_RECORDS, parse_setpci

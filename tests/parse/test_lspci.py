@@ -360,3 +360,86 @@ def test_any_words(words: list[str], between: str) -> None:
     msgspec.json.encode(parse_lspci_document(text))
     known = sum(one.acs_control is not None for one in report.functions)
     assert known + len(report.loose_acs) <= text.count("ACS")
+
+
+# --- cut ends -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", ["x1", "x"])
+def test_a_width_that_a_window_has_cut_is_unknown(end: str) -> None:
+    line = "\t\tLnkSta:\tSpeed 2.5GT/s (downgraded), Width "
+    text = PORT.replace("Width x8 (downgraded)", "Width x16 (downgraded)")
+    narrow = "\n".join(one[: len(line) + len(end)] for one in text.split("\n"))
+    assert line + end in narrow.split("\n")
+    link = only(narrow).link
+    assert link is not None
+    assert (link.speed_gts, link.width) == (2.5, None)
+    # Where other lines are longer, nothing is cut.
+    whole = only(text.replace("Width x16 (downgraded)", "Width x1")).link
+    assert whole is not None
+    assert whole.width == 1
+
+
+@pytest.mark.parametrize("end", ["x1", "x", "x16"])
+def test_a_width_that_a_terminal_has_folded_is_unknown(end: str) -> None:
+    wide = "\t\tLnkSta:\tSpeed 2.5GT/s (downgraded), Width "
+    width = len(wide) + len(end)
+    text = PORT.replace("Width x8 (downgraded)", "Width x16 (downgraded)")
+    folded = "\n".join(
+        line[start : start + width]
+        for line in text.split("\n")
+        for start in range(0, max(len(line), 1), width)
+    )
+    link = only(folded).link
+    assert link is not None
+    assert link.width == (16 if end == "x16" else None)
+
+
+@pytest.mark.parametrize(
+    ("line", "field"),
+    [
+        ("Kernel driver in use: pcieport", "driver"),
+        ("Physical Slot: 32", "physical_slot"),
+        ("NUMA node: 12", "numa_node"),
+        ("IOMMU group: 117", "iommu_group"),
+    ],
+)
+def test_a_value_in_which_the_text_ends_is_unknown(line: str, field: str) -> None:
+    text = "01:00.0 3D controller: X\n\tLatency: 0\n\t" + line
+    assert getattr(only(text + "\n"), field) is not None
+    assert getattr(only(text), field) is None
+    assert getattr(only(text[:-1]), field) is None
+
+
+def test_a_text_cut_anywhere_tells_nothing_else() -> None:
+    whole = only(PORT)
+    for end in range(PORT.index("(rev"), len(PORT)):
+        one = only(PORT[:end])
+        for field in ("driver", "physical_slot", "numa_node", "iommu_group", "subordinate_bus"):
+            assert getattr(one, field) in (None, getattr(whole, field))
+        if one.link is not None:
+            assert whole.link is not None
+            assert one.link.width in (None, whole.link.width)
+            assert one.link.max_width in (None, whole.link.max_width)
+
+
+# --- lists of IOMMU groups ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("colon", [":", ""])
+def test_the_group_in_front_of_a_first_line(colon: str) -> None:
+    text = (
+        f"IOMMU Group 15{colon} 5d:00.0 3D controller [0302]: Example [10de:2335] (rev a1)\n"
+        f"IOMMU Group 114{colon} 0001:05:00.0 Bridge [0680]: Example [10de:22a3] (driver: x)\n"
+    )
+    functions = parse_lspci(text).functions
+    assert [(one.bdf, one.class_code, one.device_id, one.iommu_group) for one in functions] == [
+        ("0000:5d:00.0", 0x030200, 0x2335, 15),
+        ("0001:05:00.0", 0x068000, 0x22A3, 114),
+    ]
+    assert all(one.acs_status is AcsStatus.UNKNOWN for one in functions)
+
+
+def test_a_group_without_an_address_is_no_first_line() -> None:
+    with pytest.raises(ParseError, match="no lspci"):
+        parse_lspci("IOMMU Group 15: devices\nIOMMU Group 16 3D controller: X\n")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nodeprep.errors import ParseError
 from nodeprep.model.topology import LevelMatrix
-from nodeprep.parse.matrix import MAX_MATRICES
+from nodeprep.parse.matrix_draft import MAX_MATRICES
 from nodeprep.parse.p2p import parse_p2p, parse_p2p_document
 from nodeprep.parse.topo import parse_topo, parse_topo_document
 from tests.parse.attempt import value_of
