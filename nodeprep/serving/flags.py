@@ -43,6 +43,8 @@ class FlagSpec(Record, frozen=True):
     negative: str | None = None
     """The spelling that switches a toggle off."""
     aliases: tuple[str, ...] = ()
+    nullable: bool = False
+    """The parser takes the text None for "not given"."""
 
 
 class FlagHistory(Record, frozen=True):
@@ -64,6 +66,7 @@ class _Row(msgspec.Struct, frozen=True):
     default: str | None = None
     negative: str | None = None
     aliases: tuple[str, ...] = ()
+    nullable: bool = False
 
 
 class _Table(msgspec.Struct, frozen=True):
@@ -186,6 +189,7 @@ def flag(name: str, version: str) -> FlagSpec | None:
         default=before.default,
         negative=before.negative,
         aliases=before.aliases,
+        nullable=before.nullable and after.nullable,
     )
 
 
