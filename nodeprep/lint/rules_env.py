@@ -1,18 +1,16 @@
-"""Variables: what a release does not read, what only repeats a default, P2P, secrets; pure."""
+"""Variables: what a release does not read, what only repeats a default, P2P; pure."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from nodeprep.lint.said import INFO, WARNING, say
+from nodeprep.lint.secrets import shown_variable
 from nodeprep.lint.server import Server
 from nodeprep.model.finding import Finding
 from nodeprep.serving import flags
 
 _NO_EFFECT = "vllm-setting-without-effect"
-_SECRET = re.compile(r"TOKEN$|SECRET|PASSWORD|PASSWD|API_?KEY|CREDENTIAL|PRIVATE_?KEY", re.I)
-_SECRET_OPTIONS = ("api-key", "hf-token")
 _TRUSTS_DRIVER_FROM = (0, 10, 1)
 _DEFAULTS = {
     "NCCL_P2P_DISABLE": "0",
@@ -37,7 +35,7 @@ def unread(server: Server) -> Iterator[Finding]:
             server, "vllm-flag-not-in-release", WARNING, name,
             f"vLLM {server.version} does not read {name}: {why}",
             cause="an unknown variable is ignored without a word",
-            do=instead, line=_line(server, name), text=f"{name}={_shown(name, value)}",
+            do=instead, line=_line(server, name), text=f"{name}={shown_variable(name, value)}",
         )  # fmt: skip
 
 
@@ -87,45 +85,9 @@ def peer_to_peer(server: Server) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def secrets(server: Server) -> Iterator[Finding]:
-    """Keys and tokens where everybody on the node can read them."""
-    for name in _SECRET_OPTIONS:
-        option = server.options.get(name)
-        if option is not None and not str(option.value).startswith("$"):
-            yield _secret(
-                server, f"--{name}", option.given.line, "in `ps` and in the unit or script"
-            )
-    for variable in server.launch.env:
-        value = variable.value or ""
-        if (
-            _SECRET.search(variable.name)
-            and value
-            and not value.startswith("$")
-            and "/" not in value
-        ):
-            if server.launch.form.value == "environment file":
-                continue
-            yield _secret(
-                server, variable.name, variable.line, "in the file itself, and in `docker inspect`"
-            )
-
-
-def _secret(server: Server, name: str, line: int | None, where: str) -> Finding:
-    return say(
-        server, "secret-in-plain-sight", WARNING, name, f"{name} carries a secret {where}",
-        cause="arguments and container settings can be read by others on the node",
-        do="put it into a file of mode 0600: --env-file, EnvironmentFile=, or HF_TOKEN_PATH",
-        line=line, text=f"{name} (value not shown)",
-    )  # fmt: skip
-
-
 def _line(server: Server, name: str) -> int | None:
     found = server.launch.variable(name)
     return None if found is None else found.line
 
 
-def _shown(name: str, value: str) -> str:
-    return "(not shown)" if _SECRET.search(name) else value[:120]
-
-
-RULES = (unread, defaults, peer_to_peer, secrets)
+RULES = (unread, defaults, peer_to_peer)

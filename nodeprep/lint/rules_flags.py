@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from nodeprep.lint.ranges import is_unresolved
 from nodeprep.lint.said import CRITICAL, INFO, WARNING, say
+from nodeprep.lint.secrets import first_word, option_is_secret, shown, shown_value
 from nodeprep.lint.server import Option, Server, base_name, out_of_range
 from nodeprep.model.finding import Finding, Severity, Unknown
 from nodeprep.model.launch import Form, Given
@@ -21,13 +22,15 @@ _DEPRECATED = {"calculate-kv-scales": ((0, 19, 0), "a checkpoint that carries KV
 _ON_IN_V1 = ("enable-chunked-prefill", "enable-prefix-caching")
 """On by themselves for generating models in engine V1."""
 _NOT_FLAGS = ("model", "config", "help")
-_SECRET_OPTIONS = ("api-key", "hf-token")
 
 
 def known_flags(server: Server) -> Iterator[Finding]:
     """Unknown, removed, renamed, not yet there."""
     for given in server.launch.options:
         name = base_name(given)
+        if first_word(given.name) != given.name:
+            yield _one_word(server, given)
+            continue
         if name in _NOT_FLAGS or flags.flag(name, server.version) is not None:
             continue
         if _filled_in_later(server, given.name):
@@ -40,8 +43,23 @@ def known_flags(server: Server) -> Iterator[Finding]:
             server, "vllm-flag-not-in-release", CRITICAL, f"--{given.plain}",
             f"vLLM {server.version} has no --{name}: {flags.absence(name, server.version)}",
             cause=f"the flag lived from {lived.first} to {lived.last}; {_ARGV}",
-            do=_instead(name, server.version), line=given.line, text=_shown(given),
+            do=_instead(name, server.version), line=given.line, text=shown(given),
         )  # fmt: skip
+
+
+def _one_word(server: Server, given: Given) -> Finding:
+    """`--dtype auto` as one item of a list: argparse takes a word with a blank for no option."""
+    name = first_word(given.name)
+    told = ", and its complaint writes the value into the log"
+    return say(
+        server, "vllm-flag-unknown", CRITICAL, f"--{name.lstrip('-')}",
+        f"--{name.lstrip('-')} and its value are one word with a blank in it: the parser sees no "
+        "option there",
+        cause="a word that holds a blank is no option for argparse (_parse_optional)"
+        + (told if option_is_secret(given.name) else ""),
+        do=f"make two items of it, or write --{name.lstrip('-')}=VALUE", line=given.line,
+        text=f"--{shown(given).lstrip('-')}",
+    )  # fmt: skip
 
 
 def _instead(name: str, version: str) -> str:
@@ -61,7 +79,7 @@ def _never_lived(server: Server, given: Given, name: str) -> Iterator[Finding]:
             f"--{name} is no flag, only an abbreviation of --{full}",
             cause="the parser accepts a beginning that fits one flag; a later release that adds "
             "another flag with it refuses to start",
-            do=f"write --{full}", line=given.line, text=_shown(given),
+            do=f"write --{full}", line=given.line, text=shown(given),
         )  # fmt: skip
         return
     near = flags.nearest(name, server.version)
@@ -70,7 +88,7 @@ def _never_lived(server: Server, given: Given, name: str) -> Iterator[Finding]:
         f"vLLM {server.version} has no --{name}, nor has any other release known here"
         + (f"; did you mean {', '.join('--' + one for one in near)}?" if near else ""),
         cause=_ARGV, do=f"write --{near[0]}, or remove it" if near else "remove it",
-        line=given.line, text=_shown(given),
+        line=given.line, text=shown(given),
     )  # fmt: skip
 
 
@@ -100,8 +118,8 @@ def values(server: Server) -> Iterator[Finding]:
         if problem is not None:
             yield say(
                 server, "vllm-value-invalid", CRITICAL, f"--{spec.name}",
-                f"--{spec.name} {_text(given.value)}: {problem} in vLLM {server.version}",
-                cause=_ARGV, do="correct the value", line=given.line, text=_shown(given),
+                f"--{spec.name} {shown_value(given)}: {problem} in vLLM {server.version}",
+                cause=_ARGV, do="correct the value", line=given.line, text=shown(given),
             )  # fmt: skip
 
 
@@ -112,7 +130,7 @@ def _negative(server: Server, given: Given, spec: flags.FlagSpec) -> Iterator[Fi
             server, "vllm-value-invalid", CRITICAL, f"--{given.plain}",
             f"vLLM {server.version} has no negative of --{spec.name}",
             cause="its parser made negatives of other flags only", do=how, line=given.line,
-            text=_shown(given),
+            text=shown(given),
         )  # fmt: skip
     elif server.is_file and given.value is not True:
         yield _lost(server, given, WARNING, "a negative that is not true says nothing")
@@ -124,7 +142,7 @@ def _dotted(server: Server, given: Given) -> Iterator[Finding]:
         yield say(
             server, "vllm-flag-unknown", CRITICAL, f"--{given.plain}",
             f"vLLM {server.version} cannot set one part of --{base_name(given)}",
-            cause=_ARGV, do="give the whole as one JSON text", line=given.line, text=_shown(given),
+            cause=_ARGV, do="give the whole as one JSON text", line=given.line, text=shown(given),
         )  # fmt: skip
 
 
@@ -151,10 +169,10 @@ def unresolved(server: Server) -> Iterator[Unknown]:
     """Options whose value, or whose very name, only the shell or compose fills in."""
     for given in server.launch.options:
         name = base_name(given)
-        if given.twice or name in _SECRET_OPTIONS:
+        if given.twice or option_is_secret(name) or first_word(given.name) != given.name:
             continue
         if _filled_in_later(server, given.name) or _filled_in_later(server, given.value):
-            yield _unknown(server, given.line, f"--{name}", _text(given.value))
+            yield _unknown(server, given.line, f"--{name}", shown_value(given))
     for name, text in (("--config", server.launch.config_file), ("model", server.launch.model)):
         if _filled_in_later(server, text):
             yield _unknown(server, server.launch.line, name, str(text))
@@ -183,7 +201,7 @@ def dropped(server: Server) -> Iterator[Finding]:
                 server, "vllm-value-invalid", CRITICAL, given.name,
                 f"{given.name} is null, which is handed on as the text None",
                 cause="every value of the file becomes a word of the command line",
-                do="remove the line", line=given.line, text=_shown(given),
+                do="remove the line", line=given.line, text=shown(given),
             )  # fmt: skip
         elif given.value is False and not flags.is_negative(given.plain, server.version):
             yield _false(server, given, spec)
@@ -208,11 +226,11 @@ def _false(server: Server, given: Given, spec: flags.FlagSpec) -> Finding:
 def _lost(server: Server, given: Given, severity: Severity, why: str) -> Finding:
     return say(
         server, "vllm-setting-dropped", severity,
-        given.name, f"{given.name}: {_text(given.value)} does not reach the engine: {why}",
+        given.name, f"{given.name}: {shown_value(given)} does not reach the engine: {why}",
         cause="`vllm serve --config` turns `key: true` into a flag and drops `key: false` "
         "silently, in every release; python -m vllm.entrypoints.openai.api_server honours it",
         do="say what you mean in the form that arrives, or remove the line",
-        line=given.line, text=_shown(given),
+        line=given.line, text=shown(given),
     )  # fmt: skip
 
 
@@ -224,7 +242,7 @@ def _nested(server: Server, given: Given) -> Iterator[Finding]:
                 server, "vllm-config-form", WARNING, given.name,
                 f"{given.name} is a list, which vLLM {server.version} reads as one text",
                 cause="lists in the file are read as lists by 0.11.2 and later",
-                do="give the values on the command line", line=given.line, text=_shown(given),
+                do="give the values on the command line", line=given.line, text=shown(given),
             )  # fmt: skip
         return
     if low <= server.release < _NESTED_READ_FROM:
@@ -235,7 +253,7 @@ def _nested(server: Server, given: Given) -> Iterator[Finding]:
             f"{'refuses' if sure else 'may refuse'} in its file",
             cause="releases 0.9.2 to 0.13.0 refuse mappings there, 0.16.0 and later read them",
             do="write it as one JSON text in quotes: every release reads that",
-            line=given.line, text=_shown(given),
+            line=given.line, text=shown(given),
         )  # fmt: skip
 
 
@@ -289,16 +307,6 @@ def deprecated(server: Server) -> Iterator[Finding]:
                 f"--{name} is deprecated in {server.version} and gone from 0.28.0",
                 cause="the release says so", do=f"use {instead}", line=server.line(name),
             )  # fmt: skip
-
-
-def _text(value: KnobValue | None) -> str:
-    return (
-        "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-    )
-
-
-def _shown(given: Given) -> str:
-    return given.name if given.value is True else f"{given.name} {_text(given.value)}"[:200]
 
 
 def defaults(server: Server) -> Iterator[Finding]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
-from nodeprep.errors import UsageError
 from nodeprep.lint import (
     rules_container,
     rules_engine,
@@ -14,16 +12,18 @@ from nodeprep.lint import (
     rules_flags,
     rules_memory,
     rules_pairs,
+    rules_secrets,
     rules_text,
 )
+from nodeprep.lint.image import is_usable, tagged_release
 from nodeprep.lint.rules_memory import ShapeOf
+from nodeprep.lint.secrets import Hider
 from nodeprep.lint.server import Node, Option, Server, environment, options_of
 from nodeprep.model.base import Record
 from nodeprep.model.finding import Finding, Unknown
 from nodeprep.model.launch import Form, Launch, LaunchText
 from nodeprep.serving import flags
 
-_TAG = re.compile(r":[^:/@]*?v?(0\.\d{1,4}\.\d{1,4}(?:\.post\d{1,3}|rc\d{1,3})?)(?![\d.])")
 _PARTS = (Form.YAML, Form.JSON, Form.ENV_FILE)
 
 
@@ -58,13 +58,16 @@ def lint(
     ]
     said = [one for server in servers for one in _about(server, shape_of)]
     said += rules_pairs.pairs([one for one in servers if one.launch.model])
+    said += rules_exposure.files(servers)
     for path, text in texts:
         said += rules_text.metrics(path, text, found_version)
         said += rules_text.notes(path, text, found_version)
-    findings = [one for one in said if isinstance(one, Finding)]
+    hider = Hider(launch for _, text in texts for launch in text.launches)
+    findings = [hider.finding(one) for one in said if isinstance(one, Finding)]
+    unknown = [hider.unknown(one) for one in said if isinstance(one, Unknown)]
     return Linted(
         findings=tuple(sorted(_once(findings), key=lambda one: one.severity.rank)),
-        unknown=tuple(dict.fromkeys(one for one in said if isinstance(one, Unknown))),
+        unknown=tuple(dict.fromkeys(unknown)),
         version=found_version,
         version_source=source,
         servers=tuple(one.name for one in servers),
@@ -73,7 +76,13 @@ def lint(
 
 def _about(server: Server, shape_of: ShapeOf) -> Iterator[Finding | Unknown]:
     yield from rules_flags.unresolved(server)
-    for rule in (*rules_flags.RULES, *rules_engine.RULES, *rules_env.RULES, *rules_exposure.RULES):
+    for rule in (
+        *rules_flags.RULES,
+        *rules_engine.RULES,
+        *rules_env.RULES,
+        *rules_secrets.RULES,
+        *rules_exposure.RULES,
+    ):
         yield from rule(server)
     box = server.container
     if box is not None:
@@ -98,7 +107,7 @@ def _version(texts: Sequence[tuple[str, LaunchText]], asked: str | None) -> tupl
             if tag is not None:
                 return tag, f"the image's tag in {path}"
     for path, text in texts:
-        if text.rendered_version is not None and _usable(text.rendered_version):
+        if text.rendered_version is not None and is_usable(text.rendered_version):
             return text.rendered_version, f"the head of {path}"
     return flags.newest(), "the newest release known here; name another with --vllm-version"
 
@@ -108,17 +117,7 @@ def _own_version(launch: Launch, asked: str | None, otherwise: str) -> str:
 
 
 def _tagged(launch: Launch) -> str | None:
-    image = launch.container.image if launch.container is not None else None
-    match = _TAG.search((image or "").partition("@")[0])
-    return match[1] if match is not None and _usable(match[1]) else None
-
-
-def _usable(version: str) -> bool:
-    try:
-        flags.neighbours(version)
-    except UsageError:
-        return False
-    return True
+    return tagged_release(launch.container.image if launch.container is not None else None)
 
 
 def _server(

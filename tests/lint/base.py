@@ -7,6 +7,7 @@ from typing import Any
 from nodeprep.lint.run import Linted, lint
 from nodeprep.lint.server import Node
 from nodeprep.memory.catalogue import find_model
+from nodeprep.model.launch import Launch, LaunchText
 from nodeprep.parse.launch import read_launches
 
 L40S = Node(gpu="L40S", count=4, capability=(8, 9), nvlink=False)
@@ -32,6 +33,12 @@ def of(id: str, name: str, text: str, version: str | None = None, **more: Any) -
         for one in linted((name, text), version=version, **more).findings
         if one.id == id
     ]
+
+
+def of_launch(*launches: Launch, version: str | None = None, node: Node | None = None) -> Linted:
+    """What is said of servers that were read already."""
+    text = LaunchText(launches=launches)
+    return lint([("x.sh", text)], shape_of=find_model, version=version, node=node)
 
 
 def docker(*options: str, image: str = "vllm/vllm-openai:v0.11.2", command: str = "") -> str:
