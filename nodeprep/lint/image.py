@@ -32,10 +32,16 @@ _VARIABLES = (
 _WORD = r"(?<![a-z0-9]){}(?![a-z])"
 
 
+def tag_version(image: str | None) -> str | None:
+    """The release that a tag names, whether the flag table knows it or not."""
+    match = _TAG.search((image or "").partition("@")[0])
+    return None if match is None else match[1]
+
+
 def tagged_release(image: str | None) -> str | None:
     """The release that a tag names and the flag table knows, or lies around."""
-    match = _TAG.search((image or "").partition("@")[0])
-    return match[1] if match is not None and is_usable(match[1]) else None
+    version = tag_version(image)
+    return version if version is not None and is_usable(version) else None
 
 
 def is_usable(version: str) -> bool:
@@ -62,9 +68,9 @@ def entry_of(image: str | None) -> str | None:
     """
     if not is_official(image):
         return None
-    match = _TAG.search((image or "").partition("@")[0])
-    if match is not None:
-        return "serve" if flags.release_of(match[1]) >= _SERVE_FROM else "module"
+    version = tag_version(image)
+    if version is not None:
+        return "serve" if flags.release_of(version) >= _SERVE_FROM else "module"
     tag = (image or "").rpartition("/")[2].partition(":")[2]
     return "serve" if tag.partition("-")[0] in _NEWEST_TAGS and "@" not in (image or "") else None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from nodeprep.lint.image import accelerator
 from nodeprep.lint.said import INFO, WARNING, say
 from nodeprep.lint.secrets import shown_variable
 from nodeprep.lint.server import Server
@@ -62,6 +63,8 @@ def defaults(server: Server) -> Iterator[Finding]:
 def peer_to_peer(server: Server) -> Iterator[Finding]:
     """vLLM trusts the driver's word since 0.10.1; NCCL's switch alone leaves vLLM's kernel on."""
     if server.tensor_parallel < 2 or not server.complete or server.is_file:
+        return
+    if accelerator(server) is not None:
         return
     off = server.value("disable-custom-all-reduce") is True
     if server.env.get("NCCL_P2P_DISABLE") == "1" and not off:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.lint.ranges import is_unresolved
+from nodeprep.lint.ranges import is_unresolved, json_problem
+from nodeprep.lint.rules_config import nested
 from nodeprep.lint.said import CRITICAL, INFO, WARNING, say
 from nodeprep.lint.secrets import first_word, option_is_secret, shown, shown_value
 from nodeprep.lint.server import Option, Server, base_name, out_of_range
@@ -14,8 +15,6 @@ from nodeprep.model.serving import KnobValue
 from nodeprep.serving import flags
 
 _ARGV = "the release's own argument parser decides before anything is loaded"
-_NESTED_REFUSED = ((0, 9, 2), (0, 13, 0))
-_NESTED_READ_FROM = (0, 16, 0)
 _ABBREVIATES_FROM = 4
 _SCALES_GONE = (0, 28, 0)
 _DEPRECATED = {"calculate-kv-scales": ((0, 19, 0), "a checkpoint that carries KV scales")}
@@ -158,7 +157,11 @@ def _problem(server: Server, given: Given, spec: flags.FlagSpec) -> str | None:
         return f"it takes no value on a command line{off}"
     if spec.kind == "json" and isinstance(value, (int, str)) and str(value).isdigit():
         return None  # -O3
-    return flags.check_value(spec, value) or out_of_range(spec.name, value)
+    return (
+        flags.check_value(spec, value)
+        or json_problem(spec, value)
+        or out_of_range(spec.name, value)
+    )
 
 
 def _filled_in_later(server: Server, text: KnobValue | None) -> bool:
@@ -195,16 +198,30 @@ def dropped(server: Server) -> Iterator[Finding]:
         elif not server.is_file or spec is None:
             continue
         elif given.nested:
-            yield from _nested(server, given)
+            yield from nested(server, given, spec)
         elif given.value is None:
-            yield say(
-                server, "vllm-value-invalid", CRITICAL, given.name,
-                f"{given.name} is null, which is handed on as the text None",
-                cause="every value of the file becomes a word of the command line",
-                do="remove the line", line=given.line, text=shown(given),
-            )  # fmt: skip
+            yield _null(server, given, spec)
         elif given.value is False and not flags.is_negative(given.plain, server.version):
             yield _false(server, given, spec)
+
+
+def _null(server: Server, given: Given, spec: flags.FlagSpec) -> Finding:
+    """`key: null` arrives as the word None, which some options read as not given."""
+    cause = (
+        "every value of the file becomes a word of the command line (load_config_file), and the "
+        "parser of an optional value takes None for nothing (engine/arg_utils.py optional_type)"
+    )
+    if spec.nullable:
+        return say(
+            server, "vllm-setting-without-effect", INFO, given.name,
+            f"{given.name} is null, which this option reads as not given", cause=cause,
+            do="remove the line", line=given.line, text=shown(given),
+        )  # fmt: skip
+    return say(
+        server, "vllm-value-invalid", CRITICAL, given.name,
+        f"{given.name} is null, which is handed on as the text None", cause=cause,
+        do="remove the line", line=given.line, text=shown(given),
+    )  # fmt: skip
 
 
 def _false(server: Server, given: Given, spec: flags.FlagSpec) -> Finding:
@@ -231,71 +248,6 @@ def _lost(server: Server, given: Given, severity: Severity, why: str) -> Finding
         "silently, in every release; python -m vllm.entrypoints.openai.api_server honours it",
         do="say what you mean in the form that arrives, or remove the line",
         line=given.line, text=shown(given),
-    )  # fmt: skip
-
-
-def _nested(server: Server, given: Given) -> Iterator[Finding]:
-    low, high = _NESTED_REFUSED
-    if str(given.value).startswith("["):
-        if server.release < (0, 9, 0):
-            yield say(
-                server, "vllm-config-form", WARNING, given.name,
-                f"{given.name} is a list, which vLLM {server.version} reads as one text",
-                cause="lists in the file are read as lists by 0.11.2 and later",
-                do="give the values on the command line", line=given.line, text=shown(given),
-            )  # fmt: skip
-        return
-    if low <= server.release < _NESTED_READ_FROM:
-        sure = server.release <= high
-        yield say(
-            server, "vllm-config-form", CRITICAL if sure else WARNING, given.name,
-            f"{given.name} is a mapping, which vLLM {server.version} "
-            f"{'refuses' if sure else 'may refuse'} in its file",
-            cause="releases 0.9.2 to 0.13.0 refuse mappings there, 0.16.0 and later read them",
-            do="write it as one JSON text in quotes: every release reads that",
-            line=given.line, text=shown(given),
-        )  # fmt: skip
-
-
-def form(server: Server) -> Iterator[Finding]:
-    """What `vllm serve --config` takes: YAML by its name, and in old releases no model."""
-    launch = server.launch
-    if launch.form is Form.JSON:
-        yield say(
-            server, "vllm-config-form", INFO, server.path,
-            "a JSON manifest is not what `vllm serve --config` reads: the name must end in .yaml"
-            + (", and before 0.8 it may not hold the model" if server.release < (0, 8, 0) else ""),
-            cause="its reader refuses every other ending, though JSON is YAML",
-            do="keep it under a name that ends in .yaml, or give its values as flags",
-        )  # fmt: skip
-    named = None if _filled_in_later(server, launch.config_file) else launch.config_file
-    if named is not None and not named.endswith((".yaml", ".yml")):
-        yield say(
-            server, "vllm-config-form", CRITICAL, "--config",
-            f"--config {named}: vLLM takes only names that end in .yaml or .yml",
-            cause="its reader refuses every other ending, though JSON is YAML",
-            do="rename the file",
-        )  # fmt: skip
-    if launch.entry == "serve" and launch.has_model_option and not server.is_file:
-        yield from _model_option(server)
-    if launch.form is Form.YAML and launch.has_model_option and server.release < (0, 8, 0):
-        yield say(
-            server, "vllm-config-form", CRITICAL, "model",
-            f"vLLM {server.version} does not take the model from its file",
-            cause="before 0.8 `vllm serve` needs the model on the command line",
-            do=f"run: vllm serve {launch.model} --config FILE", text=f"model: {launch.model}",
-        )  # fmt: skip
-
-
-def _model_option(server: Server) -> Iterator[Finding]:
-    """Refused by 0.7.2 and 0.8.5, accepted with a warning by 0.11.2 and later."""
-    old = server.release < (0, 9, 0)
-    yield say(
-        server, "vllm-config-form", CRITICAL if old else INFO, "--model",
-        "`vllm serve` takes its model as a word of its own, not as --model"
-        + (f" (vLLM {server.version} refuses it)" if old else ""),
-        cause="--model belongs to python -m vllm.entrypoints.openai.api_server",
-        do=f"write: vllm serve {server.launch.model}",
     )  # fmt: skip
 
 
@@ -332,4 +284,4 @@ def _is_default(server: Server, option: Option) -> bool:
     return option.spec is not None and option.spec.default == str(option.value)
 
 
-RULES = (defaults, known_flags, values, dropped, form, deprecated)
+RULES = (defaults, known_flags, values, dropped, deprecated)

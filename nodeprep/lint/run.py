@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from nodeprep.lint import (
+    rules_config,
     rules_container,
     rules_engine,
+    rules_entry,
     rules_env,
     rules_exposure,
     rules_flags,
+    rules_gpus,
     rules_memory,
     rules_pairs,
     rules_secrets,
@@ -78,9 +81,11 @@ def _about(server: Server, shape_of: ShapeOf) -> Iterator[Finding | Unknown]:
     yield from rules_flags.unresolved(server)
     for rule in (
         *rules_flags.RULES,
+        *rules_config.RULES,
         *rules_engine.RULES,
         *rules_env.RULES,
         *rules_secrets.RULES,
+        *rules_entry.RULES,
         *rules_exposure.RULES,
     ):
         yield from rule(server)
@@ -88,7 +93,8 @@ def _about(server: Server, shape_of: ShapeOf) -> Iterator[Finding | Unknown]:
     if box is not None:
         for check in rules_container.RULES:
             yield from check(server, box)
-    yield from rules_memory.gpus(server)
+    yield from rules_gpus.gpus(server)
+    yield from rules_memory.quantization(server, shape_of)
     yield from rules_memory.memory(server, shape_of)
 
 
