@@ -102,6 +102,8 @@ class Launch(Record, frozen=True):
     """Words that may stand for any options, with their lines: `$EXTRA_ARGS`, `"$@"`."""
     stray: tuple[tuple[str, int | None], ...] = ()
     """Words that belong to no option and are not the model, with their lines."""
+    uses: tuple[str, ...] = ()
+    """Names of the variables that the same text uses itself: X of `$X`, `${X:-1}`."""
 
     def variable(self, name: str) -> Variable | None:
         return next((one for one in reversed(self.env) if one.name == name), None)
