@@ -48,15 +48,15 @@ def known_flags(server: Server) -> Iterator[Finding]:
 
 def _one_word(server: Server, given: Given) -> Finding:
     """`--dtype auto` as one item of a list: argparse takes a word with a blank for no option."""
-    name = first_word(given.name)
+    name = first_word(given.plain)
     told = ", and its complaint writes the value into the log"
     return say(
-        server, "vllm-flag-unknown", CRITICAL, f"--{name.lstrip('-')}",
-        f"--{name.lstrip('-')} and its value are one word with a blank in it: the parser sees no "
+        server, "vllm-flag-unknown", CRITICAL, f"--{name}",
+        f"--{name} and its value are one word with a blank in it: the parser sees no "
         "option there",
         cause="a word that holds a blank is no option for argparse (_parse_optional)"
         + (told if option_is_secret(given.name) else ""),
-        do=f"make two items of it, or write --{name.lstrip('-')}=VALUE", line=given.line,
+        do=f"make two items of it, or write --{name}=VALUE", line=given.line,
         text=f"--{shown(given).lstrip('-')}",
     )  # fmt: skip
 
@@ -117,7 +117,7 @@ def values(server: Server) -> Iterator[Finding]:
         if problem is not None:
             yield say(
                 server, "vllm-value-invalid", CRITICAL, f"--{spec.name}",
-                f"--{spec.name} {shown_value(given)}: {problem} in vLLM {server.version}",
+                f"--{spec.name} {shown_value(given)[:80]}: {problem} in vLLM {server.version}",
                 cause=_ARGV, do="correct the value", line=given.line, text=shown(given),
             )  # fmt: skip
 

@@ -53,10 +53,9 @@ def _both_have(name: str, a: Server, b: Server) -> bool:
 
 
 def _shared(a: Server, b: Server) -> float:
-    """The part of their options that both name; 1 when neither has any."""
-    names = {one for one in _compared(a, b) if _both_have(one, a, b)}
-    most = min(len(_compared(a)), len(_compared(b)))
-    return len(names) / most if most else 1.0
+    """The part of all their options that both name; 1 when there is none at all."""
+    names = _compared(a, b)
+    return len([one for one in names if _both_have(one, a, b)]) / len(names) if names else 1.0
 
 
 def _compared(*servers: Server) -> list[str]:

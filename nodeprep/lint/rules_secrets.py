@@ -43,7 +43,7 @@ def options(server: Server) -> Iterator[Finding]:
     for given in server.launch.options:
         if not option_is_secret(given.name) or given.twice:
             continue
-        name = f"--{first_word(given.name).lstrip('-')}"
+        name = f"--{first_word(given.plain)}"
         if is_in_clear(_value(given)):
             yield _secret(
                 server, name, given.line, f"{name} carries a secret {_OPTION_IN[_form(server)]}"
