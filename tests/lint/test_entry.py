@@ -120,12 +120,12 @@ def test_containers_for_nvidia_gpus_without_any(options: str) -> None:
 
 
 def test_what_may_hold_any_option_may_hold_the_gpus() -> None:
-    def box(**more: tuple[str, ...]) -> Container:
-        return Container(image="vllm/vllm-openai:v0.20.2", options={}, line=1, **more)
+    def box(*words: str) -> Container:
+        return Container(image="vllm/vllm-openai:v0.20.2", options={}, line=1, open_words=words)
 
     def ids(container: Container) -> set[str]:
         launch = Launch(form=Form.CONTAINER, line=1, model="m", entry="image", container=container)
         return {one.id for one in of_launch(launch).findings}
 
     assert "container-gpus-missing" in ids(box())
-    assert "container-gpus-missing" not in ids(box(open_words=("$DOCKER_ARGS",)))
+    assert "container-gpus-missing" not in ids(box("$DOCKER_ARGS"))
