@@ -77,18 +77,21 @@ def _bytes(size: str) -> int:
 
 def privileges(server: Server, box: Container) -> Iterator[Finding]:
     """Everything that makes the container's walls thinner."""
-    for severity, subject, what, do in (*_thin_walls(box), *_mounts(box), *_left_as_is(box)):
+    walls = _thin_walls(box, accelerator(server))
+    for severity, subject, what, do in (*walls, *_mounts(box), *_left_as_is(box)):
         yield say(
             server, "container-privileges", severity, subject, what,
             cause="who takes over the server has what the container has", do=do, line=box.line,
         )  # fmt: skip
 
 
-def _thin_walls(box: Container) -> Iterator[tuple[Severity, str, str, str]]:
+def _thin_walls(box: Container, other: str | None) -> Iterator[tuple[Severity, str, str, str]]:
+    """`other`: the accelerator, where it is none of NVIDIA's."""
     if box.has("privileged"):
+        devices = "--gpus is all that CUDA needs" if other is None else "name devices: --device"
         yield (
             CRITICAL, "--privileged", "--privileged: root inside is root on the host",
-            "remove it: --gpus is all that CUDA needs",
+            f"remove it: {devices}",
         )  # fmt: skip
     for cap in box.options.get("cap-add", ()):
         if cap.upper().removeprefix("CAP_") in _BIG_CAPS:

@@ -51,6 +51,16 @@ FILES = [
 ]
 
 
+DAMAGED = [
+    ("v.yaml", f"model: org/m\napi-key: {KEY}: x\n"),
+    ("v.yaml", f'model: org/m\n"api-key": "{KEY}\n'),
+    ("v.json", '{"model": "m", "api-key": "' + KEY + '",}'),
+    ("x.sh", f'vllm serve m --api-key "{KEY}\n'),
+    ("x.env", f"VLLM_API_KEY {KEY}\nHF_TOKEN={KEY}\n{KEY}\n"),
+]
+"""What cannot be read as what it says it is."""
+
+
 def test_no_finding_holds_a_secret() -> None:
     for name, text in FILES:
         result = linted((name, text))
@@ -60,7 +70,7 @@ def test_no_finding_holds_a_secret() -> None:
 
 @pytest.mark.parametrize("form", ["text", "brief", "json"])
 def test_no_report_prints_a_secret(form: str, tmp_path: Path) -> None:
-    for number, (name, text) in enumerate(FILES):
+    for number, (name, text) in enumerate(FILES + DAMAGED):
         (tmp_path / f"{number}-{name}").write_text(text)
     done = subprocess.run(
         [sys.executable, "-m", "nodeprep", "lint", ".", "--format", form],
