@@ -108,8 +108,8 @@ def test_containers_for_other_accelerators(options: str) -> None:
     "options",
     [
         "vllm/vllm-openai:v0.20.2",
-        "my/vllm:1",
-        "my/vllm-xpublic:1",
+        "my/vllm",
+        "my/vllm-xpublic",
         "-e CUDA_VISIBLE_DEVICES=0 vllm",
     ],
 )
