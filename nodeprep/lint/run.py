@@ -133,7 +133,7 @@ def _release_of_text(
 
 def _not_given(server: Server) -> Iterator[Unknown]:
     """Files that the server reads and words that it gets, which are not known here."""
-    launch = server.launch
+    launch, box = server.launch, server.container
     hint = "give the file too"
     if server.config_missing:
         yield Unknown(
@@ -143,9 +143,10 @@ def _not_given(server: Server) -> Iterator[Unknown]:
         )
     for name in server.missing_files:
         option = _FILE_OPTIONS.get(launch.form, "--env-file")
+        line = launch.line if box is None else box.line_of("env-file", name)
         may = "it may be missing; if it is there, " if name.startswith("-") else ""
         yield Unknown(
-            subject=f"{option} {name.removeprefix('-')[:80]} ({server.place(launch.line)})",
+            subject=f"{option} {name.removeprefix('-')[:80]} ({server.place(line)})",
             reason=f"the file was not given: {may}its variables are not known, the API key among "
             "them",
             hint=hint,

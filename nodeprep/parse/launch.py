@@ -13,6 +13,7 @@ from nodeprep.model.launch import Form, Launch, LaunchText, TextNote, Variable
 from nodeprep.parse.compose import ComposeService, read_services, unread_of_services
 from nodeprep.parse.launch_command import Read, from_command, inside
 from nodeprep.parse.markdown import Block, code_blocks
+from nodeprep.parse.placing import moved, moved_notes
 from nodeprep.parse.quadlet import read_quadlet, unread_of_quadlet
 from nodeprep.parse.shell_words import Command, Document, Script, read_shell
 from nodeprep.parse.text import MAX_LINE, clean_text
@@ -156,18 +157,14 @@ def _quadlet(text: str, reading: _Reading) -> Read:
 
 
 def _json(text: str, reading: _Reading) -> Read:
-    return _config(read_json(text), Form.JSON, text, reading)
+    return _config(read_json(text), Form.JSON, reading)
 
 
-def _config(tree: Tree, form: Form, text: str, reading: _Reading) -> Read:
+def _config(tree: Tree, form: Form, reading: _Reading) -> Read:
     """A configuration of vLLM; what has none of its keys is another program's file."""
     if isinstance(tree.value, dict) and not is_config(tree, reading.table):
         return [], _unread([(None, _NOT_A_CONFIG)])
-    return [replace(read_config(tree, form), line=_first_line(text))], []
-
-
-def _first_line(text: str) -> int:
-    return 1 + len(text) - len(text.lstrip("\n"))
+    return [read_config(tree, form)], []
 
 
 def _yaml(text: str, reading: _Reading) -> Read:
@@ -176,7 +173,7 @@ def _yaml(text: str, reading: _Reading) -> Read:
         return _compose(text, reading)
     if isinstance(tree.value, dict) and {"groups", "apiVersion"} & set(tree.value):
         return [], []  # alert rules, Kubernetes: only names of metrics are looked at
-    return _config(tree, Form.YAML, text, reading)
+    return _config(tree, Form.YAML, reading)
 
 
 def _compose(text: str, reading: _Reading) -> Read:
@@ -194,7 +191,7 @@ def _from_service(service: ComposeService, table: OptionTable | None) -> Iterato
 
 
 def _env_file(text: str, _: _Reading) -> Read:
-    return [Launch(form=Form.ENV_FILE, env=read_env_file(text), line=_first_line(text))], []
+    return [Launch(form=Form.ENV_FILE, env=read_env_file(text), line=1)], []
 
 
 def _guess(text: str, reading: _Reading) -> Read:
@@ -204,7 +201,7 @@ def _guess(text: str, reading: _Reading) -> Read:
     except ParseError:
         return [], []
     if isinstance(tree.value, dict) and all(isinstance(key, str) for key in tree.value):
-        return _config(tree, Form.YAML, text, reading)
+        return _config(tree, Form.YAML, reading)
     return [], []
 
 
@@ -256,14 +253,15 @@ def _document(document: Document, reading: _Reading) -> Read:
 
 
 def _part(text: str, line: int, name: str, reading: _Reading) -> Read:
-    """A text that lies in another one, whose lines it keeps."""
+    """A text that lies in another one, from a line of that one on."""
     if not text.strip():
         return [], []
     try:
-        found = _reader(text, name)("\n" * (line - 1) + text, reading.deeper())
+        launches, notes = _reader(text, name)(text, reading.deeper())
     except ParseError as error:
         return [], _unread([(line, error.message)])
-    return found[0], [one for one in found[1] if one.text != _NOT_A_CONFIG]
+    notes = [one for one in notes if one.text != _NOT_A_CONFIG]
+    return [moved(one, line - 1) for one in launches], moved_notes(notes, line - 1)
 
 
 def _markdown(text: str, reading: _Reading) -> Read:
@@ -298,12 +296,7 @@ def _objects(text: str, reading: _Reading) -> Iterator[Launch]:
         if is_config(tree, reading.table, besides=("model",)) and (
             launch.model is not None or len(launch.options) > 2
         ):
-            above = text.count("\n", 0, match.start())
-            moved = tuple(
-                replace(one, line=None if one.line is None else one.line + above)
-                for one in launch.options
-            )
-            yield replace(launch, options=moved, line=above + 1)
+            yield moved(launch, text.count("\n", 0, match.start()))
 
 
 def _metrics(text: str) -> Iterator[tuple[str, int]]:

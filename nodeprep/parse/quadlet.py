@@ -32,7 +32,7 @@ def read_quadlet(entries: tuple[Entry, ...]) -> ContainerRun | None:
         options.setdefault(name, []).append(value)
         places.setdefault(name, []).append(line)
     command = next((one for one in reversed(own) if one.key == "Exec"), None)
-    words, lines = exec_words(command) if command is not None else ((), ())
+    words, lines = exec_words(command, prefixed=False) if command is not None else ((), ())
     container = Container(
         image=_last(own, "Image"),
         options={name: tuple(values) for name, values in options.items()},

@@ -64,16 +64,18 @@ def read_unit(text: str) -> tuple[Entry, ...]:
 
 
 def exec_words(
-    entry: Entry, variables: tuple[Variable, ...] = ()
+    entry: Entry, variables: tuple[Variable, ...] = (), *, prefixed: bool = True
 ) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """The words of an Exec line and their lines: prefixes dropped, `%%` and `$$` undone.
 
+    `prefixed`: the first word may begin with `-`, `@` and others that say how it is run.
     As systemd does, `$NAME` alone is split at blanks and `${NAME}` is not; an unknown one stays.
     """
     known = {one.name: one.value for one in variables if one.value is not None}
+    written = _behind_prefixes(entry.written) if prefixed else entry.written
     words = [
         (one, entry.line + line - 1)
-        for word, line in placed_words(_behind_prefixes(entry.written))
+        for word, line in placed_words(written)
         for one in _filled(word.replace("%%", "%"), known)
     ]
     return tuple(word for word, _ in words), tuple(line for _, line in words)
