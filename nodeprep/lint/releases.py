@@ -71,7 +71,8 @@ def tagged(path: str, launch: Launch) -> Release | None:
     if tag in _NEWEST:
         return newest()
     match = _TAG.match(tag)
-    return _named(match[1] if match is not None else tag[:80], f"the image's tag in {path}")
+    source = f"the image's tag in {path}"
+    return _named(match[1], source) if match is not None else _unknown(tag[:80], source)
 
 
 def most_of(found: Sequence[Release], texts: Texts) -> Release:
@@ -93,14 +94,17 @@ def _named(version: str, source: str) -> Release:
     try:
         flags.release_of(version)
     except UsageError:
-        why = f"{version} names no release known here"
-        return Release(version=version, source=source, why_not=why)
+        return _unknown(version, source)
     try:
         flags.neighbours(version)
     except UsageError:
         why = f"vLLM {version} is older than the oldest release known here, {flags.versions()[0]}"
         return Release(version=version, source=source, why_not=why)
     return Release(version=version, source=source)
+
+
+def _unknown(version: str, source: str) -> Release:
+    return Release(version=version, source=source, why_not=f"{version} names no release known here")
 
 
 def _belong(path: str, launch: Launch, other_path: str, other: Launch) -> bool:

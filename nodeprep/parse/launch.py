@@ -39,6 +39,7 @@ _SECTION = re.compile(r"^\[(Service|Container)\]", re.MULTILINE)
 _OBJECT = re.compile(r"^[ \t]*\{[ \t]*\n(?:[^{}]|\{[^{}]*\})*?^[ \t]*\}", re.MULTILINE)
 _MOST_METRICS = 200
 _MOST_OBJECTS = 20
+_MOST_LAUNCHES = 200
 _DEEPEST = 3
 _ENGINE = ("NCCL_", "VLLM_", "PYTORCH_", "CUDA_", "HF_")
 _NOT_A_CONFIG = "it is no vLLM configuration: none of its keys is an option of `vllm serve`"
@@ -78,6 +79,9 @@ def read_launches(text: str, name: str, table: OptionTable | None = None) -> Lau
     text = clean_text(text)
     reading = _Reading(table=table)
     launches, notes = _reader(text, name)(text, reading) if text.strip() else ([], [])
+    if len(launches) > _MOST_LAUNCHES:
+        notes += _unread([(1, f"only the first {_MOST_LAUNCHES} servers of it were checked")])
+        launches = launches[:_MOST_LAUNCHES]
     metrics = tuple(_metrics(text))
     if metrics:
         notes = [one for one in notes if one.text != _NOT_A_CONFIG]

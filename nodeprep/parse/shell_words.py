@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from nodeprep.model.base import Record
 from nodeprep.parse.dollar import LONGEST_WORD, filled
@@ -177,7 +178,8 @@ class _Run:
         while rest and (match := _ASSIGNMENT.match(rest[0].text)) and not rest[0].quoted:
             word = rest.pop(0)
             if word.items is not None:
-                items = tuple(text for item in word.items for text in self._expanded(item))
+                found = (text for item in word.items for text in self._expanded(item))
+                items = tuple(islice(found, _MOST_WORDS))
                 before = self._known.get(match[1], ()) if match[2] else ()
                 self._known[match[1]] = (before + items)[:_MOST_WORDS]
             else:
@@ -190,14 +192,15 @@ class _Run:
             if not env:
                 return None
             return Command(words=(), line=words[0].line, env=tuple(env), exported=exported)
-        expanded = [(text, one.line) for one in rest for text in self._expanded(one)]
+        listed = ((text, one.line) for one in rest for text in self._expanded(one))
+        expanded = list(islice(listed, _MOST_WORDS))
         if not expanded:
             return None
         return Command(
-            words=tuple(text for text, _ in expanded[:_MOST_WORDS]),
+            words=tuple(text for text, _ in expanded),
             line=rest[0].line,
             env=tuple(env),
-            lines=tuple(line for _, line in expanded[:_MOST_WORDS]),
+            lines=tuple(line for _, line in expanded),
         )
 
     def _value(self, name: str) -> str | None:
@@ -236,9 +239,9 @@ class _Run:
                 if place:
                     made.append(held or "")
                     held = ""
-                held = (held or "") + part
+                held = ((held or "") + part)[:LONGEST_WORD]
         if held is not None:
-            made.append(held[:LONGEST_WORD])
+            made.append(held)
         return tuple(made[:_MOST_WORDS])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 from nodeprep.model.base import Record
 from nodeprep.model.launch import Variable
@@ -73,11 +74,12 @@ def exec_words(
     """
     known = {one.name: one.value for one in variables if one.value is not None}
     written = _behind_prefixes(entry.written) if prefixed else entry.written
-    words = [
+    found = (
         (one, entry.line + line - 1)
         for word, line in placed_words(written)
         for one in _filled(word.replace("%%", "%"), known)
-    ]
+    )
+    words = list(islice(found, _MOST))
     return tuple(word for word, _ in words), tuple(line for _, line in words)
 
 
