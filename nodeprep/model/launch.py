@@ -54,6 +54,7 @@ class Container(Record, frozen=True):
     options: dict[str, tuple[str, ...]]
     """Long name without dashes -> its values; a switch has `true`."""
     entrypoint: str | None = None
+    """As asked for; empty: the image's own is taken away."""
     line: int | None = None
     lines: dict[str, tuple[int | None, ...]] = {}
     """The line of each of those values, where the text tells it."""
@@ -85,9 +86,12 @@ class Launch(Record, frozen=True):
     container: Container | None = None
     model: str | None = None
     """The positional model, or the option `model`."""
+    positional: str | None = None
+    """The word that stands as the model where the option `model` stands too."""
     entry: str | None = None
-    """`serve` (vllm serve), `module` (python -m ...api_server), `image` (the image's own entry
-    point); None: the text does not say."""
+    """`serve` (vllm serve), `module` (python -m ...openai.api_server), `demo` (python -m
+    ...entrypoints.api_server), `image` (the image's own entry point);
+    None: the text does not say."""
     env_files: tuple[str, ...] = ()
     """Files of variables that it reads besides; `-` before one that may be missing."""
     config_file: str | None = None
@@ -98,6 +102,8 @@ class Launch(Record, frozen=True):
     """Words that may stand for any options, with their lines: `$EXTRA_ARGS`, `"$@"`."""
     stray: tuple[tuple[str, int | None], ...] = ()
     """Words that belong to no option and are not the model, with their lines."""
+    uses: tuple[str, ...] = ()
+    """Names of the variables that the same text uses itself: X of `$X`, `${X:-1}`."""
     written_as: str | None = None
     """The file that the text itself writes this to, as a here-document."""
 

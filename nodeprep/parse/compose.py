@@ -86,7 +86,7 @@ def _service(name: str, body: dict[Any, Any], tree: Tree) -> ComposeService:
     container = Container(
         image=_undollar(str(body["image"])) if body.get("image") else None,
         options={key: tuple(values) for key, values in options.items() if values},
-        entrypoint=entrypoint[0] if entrypoint else None,
+        entrypoint=_entrypoint(body, entrypoint),
         line=line,
         lines={
             option: _lines(tree, ("services", name, _key_of(option)), len(values), places[option])
@@ -108,6 +108,13 @@ def _service(name: str, body: dict[Any, Any], tree: Tree) -> ComposeService:
         ),
         line=line,
     )
+
+
+def _entrypoint(body: dict[Any, Any], words: tuple[str, ...]) -> str | None:
+    """The program; empty where an empty list takes the image's own away."""
+    if words:
+        return words[0]
+    return None if body.get("entrypoint") is None else ""
 
 
 def _key_of(option: str) -> str:

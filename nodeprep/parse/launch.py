@@ -37,6 +37,8 @@ _SHEBANG = re.compile(r"#!\s*/\S*(?:sh|env)\b")
 _SERVICES = re.compile(r"^services\s*:", re.MULTILINE)
 _SECTION = re.compile(r"^\[(Service|Container)\]", re.MULTILINE)
 _OBJECT = re.compile(r"^[ \t]*\{[ \t]*\n(?:[^{}]|\{[^{}]*\})*?^[ \t]*\}", re.MULTILINE)
+_USED = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
+_HANDED_ON = re.compile(r"\b([A-Za-z_][A-Za-z0-9_]{0,200})(?:=|: ?)[\"']?\$\{?\1\b")
 _MOST_METRICS = 200
 _MOST_OBJECTS = 20
 _MOST_LAUNCHES = 200
@@ -96,10 +98,19 @@ def read_launches(text: str, name: str, table: OptionTable | None = None) -> Lau
         notes.append(TextNote(line=None, kind="unread", text=why))
     rendered = _RENDERED.search(text[:8192])
     return LaunchText(
-        launches=tuple(launches),
+        launches=_with_uses(launches, text),
         notes=tuple(dict.fromkeys(notes)),
         metrics=metrics,
         rendered_version=rendered[1] if rendered else None,
+    )
+
+
+def _with_uses(launches: list[Launch], text: str) -> tuple[Launch, ...]:
+    """The servers with those of their variables that the text itself makes use of."""
+    used = set(_USED.findall(_HANDED_ON.sub("", text)))
+    return tuple(
+        replace(one, uses=tuple(dict.fromkeys(var.name for var in one.env if var.name in used)))
+        for one in launches
     )
 
 

@@ -15,6 +15,7 @@ from nodeprep.parse.vllm_argv import (
     ServerArgv,
     find_server,
     is_benchmark,
+    only_speaks,
     read_arguments,
 )
 
@@ -30,6 +31,8 @@ def from_command(
     """The servers that one command starts, and what is to be said of it."""
     words = command.words
     notes: list[TextNote] = []
+    if only_speaks(words):
+        return [], notes
     if is_benchmark(words):
         notes.append(TextNote(line=command.line, kind="bench", text="vllm bench"))
     own = tuple(Variable(name=a, value=b, line=command.line) for a, b in command.env)
@@ -147,6 +150,7 @@ def _launch(
         container=container,
         env_files=() if container is None else _env_files(container),
         model=named or argv.model,
+        positional=argv.model if named is not None else None,
         entry=argv.entry,
         config_file=config,
         has_model_option=named is not None,

@@ -14,7 +14,10 @@ from nodeprep.parse.dollar import may_be_words
 _OPTION = re.compile(r"--?[A-Za-z][\w.-]*")
 _VARIABLE = re.compile(r"\$(?:[A-Za-z_0-9]+|\{[^{}]*\})")
 _NUMBER = re.compile(r"-\d")
-_MODULES = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server")
+_MODULES = {
+    "vllm.entrypoints.openai.api_server": "module",
+    "vllm.entrypoints.api_server": "demo",
+}
 _LONGEST = 4096
 
 _GUESSED_BARE = re.compile(
@@ -64,17 +67,23 @@ def find_server(words: Sequence[str]) -> tuple[str, int] | None:
 
     A command that prints such words, and one that asks for help, starts none.
     """
-    if not words or words[0].rpartition("/")[2] in _TALKERS:
+    if only_speaks(words):
         return None
     for at, word in enumerate(words):
         program = word.rpartition("/")[2]
         if program == "vllm" and at + 1 < len(words) and words[at + 1] == "serve":
             return _unless_help("serve", words, at + 2)
-        if word in _MODULES and at > 0 and words[at - 1] == "-m":
-            return _unless_help("module", words, at + 1)
+        entry = _MODULES.get(word) if at > 0 and words[at - 1] == "-m" else None
         if program == "api_server.py":
-            return _unless_help("module", words, at + 1)
+            entry = "demo" if word.endswith("entrypoints/api_server.py") else "module"
+        if entry is not None:
+            return _unless_help(entry, words, at + 1)
     return None
+
+
+def only_speaks(words: Sequence[str]) -> bool:
+    """Whether a command prints its words, or looks for them, instead of doing what they say."""
+    return not words or words[0].rpartition("/")[2] in _TALKERS
 
 
 def _unless_help(entry: str, words: Sequence[str], at: int) -> tuple[str, int] | None:

@@ -224,3 +224,21 @@ def test_dollars() -> None:
 def test_a_doubling_script_stays_small() -> None:
     text = 'x="a a a a"\n' + 'x="$x $x"\n' * 40 + "vllm serve m " + "$x " * 2000
     assert max(len(one.words) for one in read_shell(text).commands) <= 4000
+
+
+def test_what_stands_beside_the_model_is_kept() -> None:
+    launch = only("vllm serve org/a --model org/b\n")
+    assert (launch.model, launch.positional) == ("org/b", "org/a")
+    assert only("vllm serve org/a\n").positional is None
+    assert only("python3 -m vllm.entrypoints.api_server --model m\n").entry == "demo"
+    assert only("python3 -m vllm.entrypoints.openai.api_server --model m\n").entry == "module"
+    for given, kept in (("[]", ""), ("null", None), ("[vllm, serve]", "vllm")):
+        text = f"services:\n  a:\n    image: x/vllm\n    entrypoint: {given}\n    command: m\n"
+        box = only(text, "compose.yaml").container
+        assert box is not None
+        assert box.entrypoint == kept
+
+
+def test_variables_that_the_text_uses_itself() -> None:
+    text = "export VLLM_A=1 VLLM_B=${VLLM_B:-2} VLLM_C=3\nvllm serve m --port $VLLM_A\n"
+    assert only(text).uses == ("VLLM_A",)
