@@ -93,7 +93,7 @@ class Launch(Record, frozen=True):
     ...entrypoints.api_server), `image` (the image's own entry point);
     None: the text does not say."""
     env_files: tuple[str, ...] = ()
-    """Files of variables that it reads besides."""
+    """Files of variables that it reads besides; `-` before one that may be missing."""
     config_file: str | None = None
     """Value of --config."""
     has_model_option: bool = False
@@ -104,6 +104,8 @@ class Launch(Record, frozen=True):
     """Words that belong to no option and are not the model, with their lines."""
     uses: tuple[str, ...] = ()
     """Names of the variables that the same text uses itself: X of `$X`, `${X:-1}`."""
+    written_as: str | None = None
+    """The file that the text itself writes this to, as a here-document."""
 
     def variable(self, name: str) -> Variable | None:
         return next((one for one in reversed(self.env) if one.name == name), None)

@@ -246,6 +246,18 @@ def beginning_with(text: str, version: str) -> tuple[str, ...]:
     )
 
 
+@cache
+def spellings() -> dict[str, bool]:
+    """Every spelling of every flag -> whether a value follows it on a command line in some release.
+
+    A flag that takes only true or false counts as one without a value.
+    """
+    table = _table().flags
+    bare = ("switch", "toggle", "boolean")
+    takes = {name: any(row.kind not in bare for row in rows) for name, rows in table.items()}
+    return {spelling: takes[name] for spelling, name in _names().items()}
+
+
 def env_nearest(name: str) -> tuple[str, ...]:
     """VLLM_ variables of any release that a name may be a slip of, best first.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from nodeprep.lint.reading import read
 from nodeprep.lint.run import Linted, lint
 from nodeprep.lint.server import Node
 from nodeprep.memory.catalogue import find_model
 from nodeprep.model.launch import Launch, LaunchText
-from nodeprep.parse.launch import read_launches
 
 L40S = Node(gpu="L40S", count=4, capability=(8, 9), nvlink=False)
 PAIR = Node(gpu="A100-80GB", count=2, capability=(8, 0), nvlink=True)
@@ -16,7 +16,7 @@ H100 = Node(gpu="H100", count=8, capability=(9, 0), nvlink=True)
 
 
 def linted(*files: tuple[str, str], version: str | None = None, node: Node | None = None) -> Linted:
-    texts = [(name, read_launches(text, name)) for name, text in files]
+    texts = [(name, read(text, name)) for name, text in files]
     return lint(texts, shape_of=find_model, version=version, node=node)
 
 
