@@ -9,7 +9,7 @@ from nodeprep.lint.ranges import is_unresolved
 from nodeprep.lint.said import CRITICAL, INFO, WARNING, say
 from nodeprep.lint.server import Server
 from nodeprep.model.finding import Finding
-from nodeprep.model.launch import Container, Form
+from nodeprep.model.launch import Container
 from nodeprep.serving import flags
 
 _STARTS = {"module": "python3 -m vllm.entrypoints.openai.api_server", "serve": "vllm serve"}
@@ -33,8 +33,6 @@ def image(server: Server) -> Iterator[Finding]:
 
 def _named_again(server: Server, box: Container) -> Iterator[Finding]:
     """A command of its own behind an image that has an entry point: it becomes its arguments."""
-    if server.launch.form is not Form.CONTAINER:
-        return  # compose can take the entry point away in a way that the text does not show here
     kind = entry_of(box.image)
     said = "vllm serve" if server.launch.entry == "serve" else "python3 -m ..."
     starts = _STARTS[kind] if kind is not None else "its own server"

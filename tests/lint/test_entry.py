@@ -51,6 +51,16 @@ def test_words_that_fit(image: str, words: str) -> None:
     assert not of("container-entrypoint", "x.sh", f"{RUN}{image} {words}\n")
 
 
+@pytest.mark.parametrize(("entrypoint", "told"), [(None, True), ("", False), ("vllm", False)])
+def test_an_entry_point_that_compose_takes_away(entrypoint: str | None, told: bool) -> None:
+    box = Container(
+        image="vllm/vllm-openai:v0.20.2", options={"gpus": ("all",)}, entrypoint=entrypoint, line=1
+    )
+    launch = Launch(form=Form.COMPOSE, line=1, model="org/m", entry="serve", container=box)
+    ids = {one.id for one in of_launch(launch).findings}
+    assert ("container-entrypoint" in ids) is told
+
+
 def test_the_release_of_the_image_decides_and_not_the_one_asked_for() -> None:
     text = f"{RUN}vllm/vllm-openai:v0.9.2 org/m\n"
     assert "is refused" in of("container-entrypoint", "x.sh", text, NEWEST)[0]
