@@ -104,6 +104,8 @@ class Launch(Record, frozen=True):
     """Words that belong to no option and are not the model, with their lines."""
     uses: tuple[str, ...] = ()
     """Names of the variables that the same text uses itself: X of `$X`, `${X:-1}`."""
+    written_as: str | None = None
+    """The file that the text itself writes this to, as a here-document."""
 
     def variable(self, name: str) -> Variable | None:
         return next((one for one in reversed(self.env) if one.name == name), None)
