@@ -229,7 +229,8 @@ def files(servers: Sequence[Server]) -> Iterator[Finding]:
     named = {_last(one.launch.config_file) for one in servers if one.launch.config_file}
     for server in servers:
         host = server.value("host")
-        alone = server.launch.form is Form.YAML and _last(server.path) not in named
+        own = _last(server.launch.written_as or server.path)
+        alone = server.launch.form is Form.YAML and own not in named
         if not alone or host is None or str(host) not in _EVERY:
             continue
         key = (

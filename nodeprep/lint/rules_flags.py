@@ -115,9 +115,12 @@ def values(server: Server) -> Iterator[Finding]:
             continue
         problem = _problem(server, given, spec)
         if problem is not None:
+            bare = given.value is True and not given.spelled and not server.is_file
+            what = f"--{spec.name}" if bare else f"--{spec.name} {shown_value(given)[:80]}"
+            why = "it takes a value, and none follows" if bare else problem
             yield say(
                 server, "vllm-value-invalid", CRITICAL, f"--{spec.name}",
-                f"--{spec.name} {shown_value(given)[:80]}: {problem} in vLLM {server.version}",
+                f"{what}: {why} in vLLM {server.version}",
                 cause=_ARGV, do="correct the value", line=given.line, text=shown(given),
             )  # fmt: skip
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from nodeprep.model.launch import Form, Given, Launch
 from nodeprep.parse.launch import read_launches
 from nodeprep.serving import flags
 from tests.lint.base import docker, linted, of, of_launch
@@ -110,6 +111,15 @@ def test_a_file_that_opens_nothing_or_that_a_command_reads() -> None:
         ("v.yaml", "host: 0.0.0.0\n"), ("x.sh", "vllm serve org/m --config v.yaml\n")
     ).findings
     assert len([one for one in both if one.id == "server-exposed"]) == 1
+
+
+def test_a_file_that_a_script_writes_and_starts_is_told_at_the_command() -> None:
+    host = Given(name="host", value="0.0.0.0", line=3)
+    file = Launch(form=Form.YAML, line=3, options=(host,), written_as="/etc/vllm.yaml")
+    command = Launch(form=Form.COMMAND, line=9, model="org/m", config_file="/etc/vllm.yaml")
+    assert "server-exposed" in {one.id for one in of_launch(file).findings}
+    found = of_launch(file, command, version=NEWEST).findings
+    assert not [one for one in found if one.subject == "host: 0.0.0.0"]
 
 
 def test_ports_beside_the_network_of_the_host_do_nothing() -> None:

@@ -27,6 +27,7 @@ def test_a_clean_line_is_clean() -> None:
         ("--guided-decoding-backend xgrammar", NEWEST, "vllm-flag-not-in-release",
          "structured-outputs-config"),
         ("--kv-cache-dtype fp9", "0.11.2", "vllm-value-invalid", "fp8_e4m3"),
+        ("--api-key --enforce-eager", NEWEST, "vllm-value-invalid", "none follows"),
         ("--max-num-seqs many", "0.11.2", "vllm-value-invalid", "whole number"),
         ("--max-model-len 32k", "0.7.2", "vllm-value-invalid", "whole number"),
         ("--block-size 48", "0.7.2", "vllm-value-invalid", "none of"),
