@@ -43,6 +43,8 @@ _MOST_METRICS = 200
 _MOST_OBJECTS = 20
 _MOST_LAUNCHES = 200
 _DEEPEST = 3
+_PROGRAMS = (".py", ".js", ".ts", ".go", ".rs", ".pl", ".html")
+"""Files in languages whose words are no command lines."""
 _ENGINE = ("NCCL_", "VLLM_", "PYTORCH_", "CUDA_", "HF_")
 _NOT_A_CONFIG = "it is no vLLM configuration: none of its keys is an option of `vllm serve`"
 _ENDINGS = {
@@ -254,6 +256,8 @@ def _without_documents(text: str, script: Script) -> str:
 
 def _document(document: Document, reading: _Reading) -> Read:
     """A here-document as the file that it becomes; lines are those of the script."""
+    if (document.name or "").endswith(_PROGRAMS):
+        return [], []
     if reading.depth >= _DEEPEST:
         return [], _unread([(document.line, "a here-document this deep in others was not read")])
     name = "script.sh" if document.name is None else document.name.rpartition("/")[2]

@@ -82,7 +82,8 @@ def _wrapped(
         exported: list[Variable] = []
         places = dict(zip(words[at + 2 :], lines[at + 2 :], strict=False))
         first = lines[0] if lines else 1
-        for command in read_shell(words[at + 1], words[at + 2 :]).commands:
+        known = {one.name: one.value for one in env if one.value is not None}
+        for command in read_shell(words[at + 1], words[at + 2 :], known).commands:
             own = [Variable(name=a, value=b, line=None) for a, b in command.env]
             if command.exported:
                 exported += own

@@ -7,7 +7,7 @@ have printed stays as it is written.  Total: any text gives some commands.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from nodeprep.model.base import Record
@@ -59,10 +59,14 @@ class Script(Record, frozen=True):
     """First and last line of every here-document."""
 
 
-def read_shell(text: str, arguments: Sequence[str] | None = None) -> Script:
+def read_shell(
+    text: str,
+    arguments: Sequence[str] | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> Script:
     """The commands of a script, or of any text with command lines in it.
 
-    `arguments`: `$0`, `$1` and so on, where the text itself says what they are.
+    `arguments`: `$0`, `$1` and so on; `variables`: those of its surroundings, where they are known.
     """
     unread: list[tuple[int, str]] = []
     if len(text) > _LONGEST:
@@ -73,7 +77,7 @@ def read_shell(text: str, arguments: Sequence[str] | None = None) -> Script:
         for number, line in enumerate(text.split("\n"), 1)
         if re.search(r"(?:^|[^\\])\\[ \t]+$", line) and not line.lstrip().startswith("#")
     )
-    run = _Run(unread, arguments)
+    run = _Run(unread, arguments, variables or {})
     commands = tuple(run.commands(text))
     return Script(
         commands=commands,
@@ -111,11 +115,18 @@ def placed_words(text: str) -> tuple[tuple[str, int], ...]:
 class _Run:
     """What is known while a script is read from top to bottom."""
 
-    def __init__(self, unread: list[tuple[int, str]], arguments: Sequence[str] | None) -> None:
+    def __init__(
+        self,
+        unread: list[tuple[int, str]],
+        arguments: Sequence[str] | None,
+        variables: Mapping[str, str],
+    ) -> None:
         self.documents: list[Document] = []
         self.here_lines: list[tuple[int, int]] = []
         self._unread = unread
-        self._known: dict[str, tuple[str, ...]] = {}
+        self._known: dict[str, tuple[str, ...]] = {
+            name: (value,) for name, value in variables.items()
+        }
         self._assigned: dict[str, str] = {}
         if arguments is not None:
             self._known["@"] = self._known["*"] = tuple(arguments[1:_MOST_WORDS])

@@ -242,3 +242,13 @@ def test_what_stands_beside_the_model_is_kept() -> None:
 def test_variables_that_the_text_uses_itself() -> None:
     text = "export VLLM_A=1 VLLM_B=${VLLM_B:-2} VLLM_C=3\nvllm serve m --port $VLLM_A\n"
     assert only(text).uses == ("VLLM_A",)
+
+
+def test_the_shell_of_a_unit_or_a_container_has_its_variables() -> None:
+    inside = "bash -c 'exec vllm serve ${MODEL:-org/x} --port $PORT'"
+    unit = f"[Service]\nEnvironment=MODEL=org/m PORT=9\nExecStart=/bin/{inside}\n"
+    run = f"docker run -e MODEL=org/m -e PORT=9 --entrypoint '' x/vllm {inside}\n"
+    for name, text in (("x.service", unit), ("x.sh", run)):
+        launch = only(text, name)
+        assert launch.model == "org/m"
+        assert options(launch) == {"port": 9}

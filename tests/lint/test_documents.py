@@ -105,6 +105,7 @@ def test_a_here_document_that_never_ends_is_none() -> None:
 def test_files_of_other_programs_in_a_script() -> None:
     text = (
         'cat > /etc/docker/daemon.json <<EOF\n{"runtimes": {"nvidia": {}}, "a": 1, "b": 2}\nEOF\n'
+        "cat > x.py <<EOF\nprint('run: vllm serve org/m')\nvllm serve x\nEOF\n"
         "cat > p.yml <<EOF\nglobal: {x: 1}\nEOF\nvllm serve org/m --host 127.0.0.1\n"
     )
     result = linted(("x.sh", text), version="0.11.2")
