@@ -11,6 +11,7 @@ import click
 from nodeprep.cli.options import PATH, session_options
 from nodeprep.cli.session import Session
 from nodeprep.errors import Exit, ParseError, UsageError
+from nodeprep.lint.reading import read
 from nodeprep.lint.run import lint
 from nodeprep.lint.server import Node
 from nodeprep.model.facts import Origin
@@ -18,7 +19,6 @@ from nodeprep.model.finding import Unknown
 from nodeprep.model.launch import LaunchText, TextNote
 from nodeprep.model.report import LintReport
 from nodeprep.output.escape import safe
-from nodeprep.parse.launch import read_launches
 from nodeprep.parse.text import decode
 from nodeprep.serving.architecture import capability_of
 from nodeprep.shapes import shape_of
@@ -114,7 +114,7 @@ def _read(path: Path, *, given: bool) -> LaunchText:
     """
     try:
         content = _content(path)
-        return read_launches(decode(content), path.name)
+        return read(decode(content), path.name)
     except OSError as error:
         if given:
             raise UsageError(f"cannot read {path}: {error.strerror}", hint="name a file") from None

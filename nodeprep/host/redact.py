@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from nodeprep.model.secret import BY_BEGINNING, BY_PLACE
 from nodeprep.model.snapshot import RecordedFile, Snapshot
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
@@ -31,15 +32,12 @@ _RULES: tuple[tuple[str, re.Pattern[str], Make], ...] = tuple(
     for name, pattern, make in (
         (
             "secret",
-            r"\b(?:hf_[a-z0-9]{16,}|sk-[\w-]{16,}|gh[pousr]_[a-z0-9]{16,}|AKIA[0-9A-Z]{16}"
-            r"|xox[abprs]-[\w-]{10,}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*)",
+            BY_BEGINNING,
             lambda n: f"redacted-token-{n}",
         ),
         (
             "key",
-            r"(?<=://)[^\s/@:]{1,64}:[^\s/@]{1,256}(?=@)"
-            r"|(?<=Bearer )[\w.~+/-]{4,}=*|(?<=Basic )[\w.~+/-]{4,}=*"
-            r"|\b(?:glpat|nvapi|dapi)[\w-]{16,}",
+            BY_PLACE,
             lambda n: f"redacted-secret-{n}",
         ),
         ("uuid", rf"\b{_UUID}\b", lambda n: f"00000000-0000-4000-8000-{n:012x}"),

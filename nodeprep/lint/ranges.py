@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 
 from nodeprep.model.base import Record
 from nodeprep.model.serving import KnobValue
+from nodeprep.serving.flags import FlagSpec
 
 _VARIABLE = re.compile(r"\$(?:[A-Za-z_{(@*]|\d)|`")
 _NOT_FINITE = re.compile(r"[+-]?\.?(?:nan|inf|infinity)", re.IGNORECASE)
@@ -69,6 +71,37 @@ def range_problem(name: str, value: KnobValue | None, number: int | None = None)
     if amount < bounds.low or amount > bounds.high or (bounds.above and amount == bounds.low):
         first = f"over {bounds.low:g}" if bounds.above else f"{bounds.low:g} at least"
         return f"it must be {first} and {int(bounds.high):,} at most"
+    return None
+
+
+_JSON_TEXT = (
+    "default-mm-loras", "diffusion-config", "ec-transfer-config", "engram-config",
+    "kv-events-config", "kv-transfer-config", "limit-mm-per-prompt", "media-io-kwargs",
+    "mm-processor-kwargs", "model-class-overrides", "model-loader-extra-config",
+    "override-generation-config", "override-neuron-config", "override-pooler-config",
+    "pooler-config", "quantization-config", "reasoning-config", "rope-scaling",
+    "speculative-config", "tokenizer-pool-extra-config", "watermark-config",
+    "weight-transfer-config",
+)  # fmt: skip
+"""Options of optional JSON, whose type the table cannot tell from other optional values
+(engine/arg_utils.py: dictionaries and dataclasses of 0.8.5, 0.11.2 and 0.33.0)."""
+
+
+def takes_json(spec: FlagSpec) -> bool:
+    return spec.kind == "json" or spec.name in _JSON_TEXT
+
+
+def json_problem(spec: FlagSpec, value: KnobValue) -> str | None:
+    """What is wrong with a text that begins as JSON where JSON is read; None when nothing is."""
+    text = value.strip() if isinstance(value, str) else ""
+    if not takes_json(spec) or not text.startswith("{") or is_unresolved(text):
+        return None
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        return f"it is no JSON: {error.msg.lower()} at character {error.pos + 1}"
+    except RecursionError:
+        return "it is no JSON: nested too deep"
     return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from nodeprep.lint.image import accelerator
 from nodeprep.lint.ranges import is_unresolved
 from nodeprep.lint.said import CRITICAL, INFO, WARNING, say
 from nodeprep.lint.server import Server
@@ -36,18 +37,6 @@ def image(server: Server, box: Container) -> Iterator[Finding]:
         cause="the next pull may be another program", do="name it by digest: IMAGE@sha256:...",
         line=box.line,
     )  # fmt: skip
-
-
-def entry_point(server: Server, box: Container) -> Iterator[Finding]:
-    if server.launch.entry == "image" and not box.entrypoint:
-        yield say(
-            server, "container-entrypoint", WARNING, box.image or "image",
-            "the arguments go to the image's own entry point, which changed between releases",
-            cause="it was `python3 -m vllm.entrypoints.openai.api_server` and is `vllm serve` "
-            "in later images: --model, the model as a word, and `false` in files are read "
-            "differently",
-            do="name it: --entrypoint vllm IMAGE serve MODEL ...", line=box.line,
-        )  # fmt: skip
 
 
 def shared_memory(server: Server, box: Container) -> Iterator[Finding]:
@@ -88,18 +77,21 @@ def _bytes(size: str) -> int:
 
 def privileges(server: Server, box: Container) -> Iterator[Finding]:
     """Everything that makes the container's walls thinner."""
-    for severity, subject, what, do in (*_thin_walls(box), *_mounts(box), *_left_as_is(box)):
+    walls = _thin_walls(box, accelerator(server))
+    for severity, subject, what, do in (*walls, *_mounts(box), *_left_as_is(box)):
         yield say(
             server, "container-privileges", severity, subject, what,
             cause="who takes over the server has what the container has", do=do, line=box.line,
         )  # fmt: skip
 
 
-def _thin_walls(box: Container) -> Iterator[tuple[Severity, str, str, str]]:
+def _thin_walls(box: Container, other: str | None) -> Iterator[tuple[Severity, str, str, str]]:
+    """`other`: the accelerator, where it is none of NVIDIA's."""
     if box.has("privileged"):
+        devices = "--gpus is all that CUDA needs" if other is None else "name devices: --device"
         yield (
             CRITICAL, "--privileged", "--privileged: root inside is root on the host",
-            "remove it: --gpus is all that CUDA needs",
+            f"remove it: {devices}",
         )  # fmt: skip
     for cap in box.options.get("cap-add", ()):
         if cap.upper().removeprefix("CAP_") in _BIG_CAPS:
@@ -140,19 +132,23 @@ def _hardened(box: Container) -> bool:
 
 
 def gpus(server: Server, box: Container) -> Iterator[Finding | Unknown]:
+    """A container for NVIDIA GPUs that is given none; other accelerators come in other ways."""
     asked = (
         box.has("gpus")
         or box.first("runtime") == "nvidia"
         or any("nvidia" in one for one in box.options.get("device", ()))
         or box.has("privileged")
     )
-    if not asked and is_unresolved(box.image):
+    if asked or accelerator(server) is not None:
+        return
+    open_word = box.open_words[0] if box.open_words else box.image
+    if is_unresolved(open_word):
         yield Unknown(
             subject=f"the container's options ({server.place(box.line)})",
-            reason=f"{(box.image or '')[:80]} may hold some of them: whether it has a GPU is open",
+            reason=f"{(open_word or '')[:80]} may hold some of them: whether it has a GPU is open",
             hint="write the options out",
         )
-    elif not asked:
+    else:
         yield say(
             server, "container-gpus-missing", CRITICAL, "--gpus",
             "the container is given no GPU",
@@ -161,4 +157,4 @@ def gpus(server: Server, box: Container) -> Iterator[Finding | Unknown]:
         )  # fmt: skip
 
 
-RULES = (image, entry_point, shared_memory, privileges, gpus)
+RULES = (image, shared_memory, privileges, gpus)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from nodeprep.lint.image import accelerator
 from nodeprep.lint.said import CRITICAL, INFO, WARNING, say
 from nodeprep.lint.server import Server
 from nodeprep.model.finding import Finding
@@ -122,7 +123,7 @@ def _expandable(server: Server, name: str, value: str) -> Iterator[Finding]:
 def fp8_kv(server: Server) -> Iterator[Finding]:
     """FP8 keys and values need a backend that reads them on that GPU in that release."""
     asked = str(server.value("kv-cache-dtype") or "auto")
-    if not asked.startswith("fp8") or not server.complete:
+    if not asked.startswith("fp8") or not server.complete or accelerator(server) is not None:
         return
     cc, release = server.node.capability, server.release
     where = generation(cc) if cc is not None else "GPUs before Hopper"

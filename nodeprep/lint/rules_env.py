@@ -1,18 +1,31 @@
-"""Variables: what a release does not read, what only repeats a default, P2P, secrets; pure."""
+"""Variables: what a release does not read, what only repeats a default, P2P; pure."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
+from nodeprep.lint.image import accelerator
 from nodeprep.lint.said import INFO, WARNING, say
+from nodeprep.lint.secrets import shown_variable
 from nodeprep.lint.server import Server
 from nodeprep.model.finding import Finding
+from nodeprep.model.launch import Form
 from nodeprep.serving import flags
 
 _NO_EFFECT = "vllm-setting-without-effect"
-_SECRET = re.compile(r"TOKEN$|SECRET|PASSWORD|PASSWD|API_?KEY|CREDENTIAL|PRIVATE_?KEY", re.I)
-_SECRET_OPTIONS = ("api-key", "hf-token")
+_DEFAULT_PORT = 8000
+_READ_ELSEWHERE = frozenset((
+    "VLLM_CONTIGUOUS_PA", "VLLM_CPU_SIM_MULTI_NUMA", "VLLM_CUSTOM_ALLREDUCE_ALGO",
+    "VLLM_DELAYED_SAMPLING", "VLLM_DIST_IDENT", "VLLM_GC_THR_MULTIPLIER",
+    "VLLM_GRAPH_DECODE_STRATEGY", "VLLM_GRAPH_PROMPT_RATIO", "VLLM_GRAPH_PROMPT_STRATEGY",
+    "VLLM_GRAPH_RESERVED_MEM", "VLLM_HPU_LOG_STEP_CPU_FALLBACKS",
+    "VLLM_MINIMAX_M3_MSA_CUTLASS_MIN_BATCH", "VLLM_MORIIO_TRANSFER_TIMEOUT_S",
+    "VLLM_PRECOMPILED_WHEEL_LOCATION", "VLLM_PROMPT_USE_FUSEDSDPA", "VLLM_PT_PROFILE",
+    "VLLM_REGIONAL_COMPILATION", "VLLM_SKIP_WARMUP", "VLLM_SNAPSHOT_TIMEOUT_S",
+    "VLLM_TEST_ENABLE_ARTIFICIAL_PREEMPT", "VLLM_TEST_STANDALONE_COMPILE", "VLLM_USE_FAKE_HPU",
+))  # fmt: skip
+"""Read by other modules than envs.py, most for one accelerator (os.environ in 0.7.2, 0.8.5, 0.11.2
+and 0.33.0): whether another release reads them was not looked up."""
 _TRUSTS_DRIVER_FROM = (0, 10, 1)
 _DEFAULTS = {
     "NCCL_P2P_DISABLE": "0",
@@ -26,19 +39,41 @@ def unread(server: Server) -> Iterator[Finding]:
     for name, value in server.env.items():
         if not name.startswith("VLLM_") or flags.env_known(name, server.version) is not False:
             continue
+        if name in _READ_ELSEWHERE or name in server.launch.uses:
+            continue
         lived = flags.env_lived(name)
         near = flags.env_nearest(name)
         if lived is not None:
             why = f"releases {lived[0]} to {lived[1]} do"
         else:
             why = f"did you mean {near[0]}?" if near else "no release known here does"
+        part = server.launch.form is Form.ENV_FILE and not (lived or near)
         instead = "use --attention-backend" if name == "VLLM_ATTENTION_BACKEND" else "remove it"
         yield say(
-            server, "vllm-flag-not-in-release", WARNING, name,
+            server, "vllm-flag-not-in-release", INFO if part else WARNING, name,
             f"vLLM {server.version} does not read {name}: {why}",
-            cause="an unknown variable is ignored without a word",
-            do=instead, line=_line(server, name), text=f"{name}={_shown(name, value)}",
+            cause="an unknown variable is ignored without a word"
+            + ("; compose or a script may still use it" if part else ""),
+            do="remove it, unless something else reads it" if part else instead,
+            line=_line(server, name), text=f"{name}={shown_variable(name, value)}",
         )  # fmt: skip
+
+
+def port(server: Server) -> Iterator[Finding]:
+    """VLLM_PORT is no --port: the engine's own processes meet there (envs.py, every release)."""
+    value = server.env.get("VLLM_PORT", "")
+    if not value.isdecimal() or len(value) > 5:
+        return
+    own = server.number("port", _DEFAULT_PORT) if not server.unresolved("port") else None
+    same = own == int(value)
+    yield say(
+        server, _NO_EFFECT, INFO if same else WARNING, "VLLM_PORT",
+        f"VLLM_PORT={value} is not the port of the API, which "
+        + ("only --port sets" if own is None or same else f"stays {own}"),
+        cause="the engine's own processes meet on this port and those after it",
+        do="remove it; the port of the API is --port", line=_line(server, "VLLM_PORT"),
+        text=f"VLLM_PORT={value}",
+    )  # fmt: skip
 
 
 def defaults(server: Server) -> Iterator[Finding]:
@@ -65,6 +100,8 @@ def peer_to_peer(server: Server) -> Iterator[Finding]:
     """vLLM trusts the driver's word since 0.10.1; NCCL's switch alone leaves vLLM's kernel on."""
     if server.tensor_parallel < 2 or not server.complete or server.is_file:
         return
+    if accelerator(server) is not None:
+        return
     off = server.value("disable-custom-all-reduce") is True
     if server.env.get("NCCL_P2P_DISABLE") == "1" and not off:
         yield say(
@@ -87,45 +124,9 @@ def peer_to_peer(server: Server) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def secrets(server: Server) -> Iterator[Finding]:
-    """Keys and tokens where everybody on the node can read them."""
-    for name in _SECRET_OPTIONS:
-        option = server.options.get(name)
-        if option is not None and not str(option.value).startswith("$"):
-            yield _secret(
-                server, f"--{name}", option.given.line, "in `ps` and in the unit or script"
-            )
-    for variable in server.launch.env:
-        value = variable.value or ""
-        if (
-            _SECRET.search(variable.name)
-            and value
-            and not value.startswith("$")
-            and "/" not in value
-        ):
-            if server.launch.form.value == "environment file":
-                continue
-            yield _secret(
-                server, variable.name, variable.line, "in the file itself, and in `docker inspect`"
-            )
-
-
-def _secret(server: Server, name: str, line: int | None, where: str) -> Finding:
-    return say(
-        server, "secret-in-plain-sight", WARNING, name, f"{name} carries a secret {where}",
-        cause="arguments and container settings can be read by others on the node",
-        do="put it into a file of mode 0600: --env-file, EnvironmentFile=, or HF_TOKEN_PATH",
-        line=line, text=f"{name} (value not shown)",
-    )  # fmt: skip
-
-
 def _line(server: Server, name: str) -> int | None:
     found = server.launch.variable(name)
     return None if found is None else found.line
 
 
-def _shown(name: str, value: str) -> str:
-    return "(not shown)" if _SECRET.search(name) else value[:120]
-
-
-RULES = (unread, defaults, peer_to_peer, secrets)
+RULES = (unread, port, defaults, peer_to_peer)

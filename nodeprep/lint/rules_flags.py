@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeprep.lint.ranges import is_unresolved
+from nodeprep.lint.ranges import is_unresolved, json_problem
+from nodeprep.lint.rules_config import nested
 from nodeprep.lint.said import CRITICAL, INFO, WARNING, say
+from nodeprep.lint.secrets import first_word, option_is_secret, shown, shown_value
 from nodeprep.lint.server import Option, Server, base_name, out_of_range
 from nodeprep.model.finding import Finding, Severity, Unknown
 from nodeprep.model.launch import Form, Given
@@ -13,21 +15,21 @@ from nodeprep.model.serving import KnobValue
 from nodeprep.serving import flags
 
 _ARGV = "the release's own argument parser decides before anything is loaded"
-_NESTED_REFUSED = ((0, 9, 2), (0, 13, 0))
-_NESTED_READ_FROM = (0, 16, 0)
 _ABBREVIATES_FROM = 4
 _SCALES_GONE = (0, 28, 0)
 _DEPRECATED = {"calculate-kv-scales": ((0, 19, 0), "a checkpoint that carries KV scales")}
 _ON_IN_V1 = ("enable-chunked-prefill", "enable-prefix-caching")
 """On by themselves for generating models in engine V1."""
 _NOT_FLAGS = ("model", "config", "help")
-_SECRET_OPTIONS = ("api-key", "hf-token")
 
 
 def known_flags(server: Server) -> Iterator[Finding]:
     """Unknown, removed, renamed, not yet there."""
     for given in server.launch.options:
         name = base_name(given)
+        if first_word(given.name) != given.name:
+            yield _one_word(server, given)
+            continue
         if name in _NOT_FLAGS or flags.flag(name, server.version) is not None:
             continue
         if _filled_in_later(server, given.name):
@@ -40,8 +42,23 @@ def known_flags(server: Server) -> Iterator[Finding]:
             server, "vllm-flag-not-in-release", CRITICAL, f"--{given.plain}",
             f"vLLM {server.version} has no --{name}: {flags.absence(name, server.version)}",
             cause=f"the flag lived from {lived.first} to {lived.last}; {_ARGV}",
-            do=_instead(name, server.version), line=given.line, text=_shown(given),
+            do=_instead(name, server.version), line=given.line, text=shown(given),
         )  # fmt: skip
+
+
+def _one_word(server: Server, given: Given) -> Finding:
+    """`--dtype auto` as one item of a list: argparse takes a word with a blank for no option."""
+    name = first_word(given.plain)
+    told = ", and its complaint writes the value into the log"
+    return say(
+        server, "vllm-flag-unknown", CRITICAL, f"--{name}",
+        f"--{name} and its value are one word with a blank in it: the parser sees no "
+        "option there",
+        cause="a word that holds a blank is no option for argparse (_parse_optional)"
+        + (told if option_is_secret(given.name) else ""),
+        do=f"make two items of it, or write --{name}=VALUE", line=given.line,
+        text=f"--{shown(given).lstrip('-')}",
+    )  # fmt: skip
 
 
 def _instead(name: str, version: str) -> str:
@@ -61,7 +78,7 @@ def _never_lived(server: Server, given: Given, name: str) -> Iterator[Finding]:
             f"--{name} is no flag, only an abbreviation of --{full}",
             cause="the parser accepts a beginning that fits one flag; a later release that adds "
             "another flag with it refuses to start",
-            do=f"write --{full}", line=given.line, text=_shown(given),
+            do=f"write --{full}", line=given.line, text=shown(given),
         )  # fmt: skip
         return
     near = flags.nearest(name, server.version)
@@ -70,7 +87,7 @@ def _never_lived(server: Server, given: Given, name: str) -> Iterator[Finding]:
         f"vLLM {server.version} has no --{name}, nor has any other release known here"
         + (f"; did you mean {', '.join('--' + one for one in near)}?" if near else ""),
         cause=_ARGV, do=f"write --{near[0]}, or remove it" if near else "remove it",
-        line=given.line, text=_shown(given),
+        line=given.line, text=shown(given),
     )  # fmt: skip
 
 
@@ -98,10 +115,13 @@ def values(server: Server) -> Iterator[Finding]:
             continue
         problem = _problem(server, given, spec)
         if problem is not None:
+            bare = given.value is True and not given.spelled and not server.is_file
+            what = f"--{spec.name}" if bare else f"--{spec.name} {shown_value(given)[:80]}"
+            why = "it takes a value, and none follows" if bare else problem
             yield say(
                 server, "vllm-value-invalid", CRITICAL, f"--{spec.name}",
-                f"--{spec.name} {_text(given.value)}: {problem} in vLLM {server.version}",
-                cause=_ARGV, do="correct the value", line=given.line, text=_shown(given),
+                f"{what}: {why} in vLLM {server.version}",
+                cause=_ARGV, do="correct the value", line=given.line, text=shown(given),
             )  # fmt: skip
 
 
@@ -112,7 +132,7 @@ def _negative(server: Server, given: Given, spec: flags.FlagSpec) -> Iterator[Fi
             server, "vllm-value-invalid", CRITICAL, f"--{given.plain}",
             f"vLLM {server.version} has no negative of --{spec.name}",
             cause="its parser made negatives of other flags only", do=how, line=given.line,
-            text=_shown(given),
+            text=shown(given),
         )  # fmt: skip
     elif server.is_file and given.value is not True:
         yield _lost(server, given, WARNING, "a negative that is not true says nothing")
@@ -124,7 +144,7 @@ def _dotted(server: Server, given: Given) -> Iterator[Finding]:
         yield say(
             server, "vllm-flag-unknown", CRITICAL, f"--{given.plain}",
             f"vLLM {server.version} cannot set one part of --{base_name(given)}",
-            cause=_ARGV, do="give the whole as one JSON text", line=given.line, text=_shown(given),
+            cause=_ARGV, do="give the whole as one JSON text", line=given.line, text=shown(given),
         )  # fmt: skip
 
 
@@ -140,7 +160,11 @@ def _problem(server: Server, given: Given, spec: flags.FlagSpec) -> str | None:
         return f"it takes no value on a command line{off}"
     if spec.kind == "json" and isinstance(value, (int, str)) and str(value).isdigit():
         return None  # -O3
-    return flags.check_value(spec, value) or out_of_range(spec.name, value)
+    return (
+        flags.check_value(spec, value)
+        or json_problem(spec, value)
+        or out_of_range(spec.name, value)
+    )
 
 
 def _filled_in_later(server: Server, text: KnobValue | None) -> bool:
@@ -151,10 +175,10 @@ def unresolved(server: Server) -> Iterator[Unknown]:
     """Options whose value, or whose very name, only the shell or compose fills in."""
     for given in server.launch.options:
         name = base_name(given)
-        if given.twice or name in _SECRET_OPTIONS:
+        if given.twice or option_is_secret(name) or first_word(given.name) != given.name:
             continue
         if _filled_in_later(server, given.name) or _filled_in_later(server, given.value):
-            yield _unknown(server, given.line, f"--{name}", _text(given.value))
+            yield _unknown(server, given.line, f"--{name}", shown_value(given))
     for name, text in (("--config", server.launch.config_file), ("model", server.launch.model)):
         if _filled_in_later(server, text):
             yield _unknown(server, server.launch.line, name, str(text))
@@ -177,16 +201,30 @@ def dropped(server: Server) -> Iterator[Finding]:
         elif not server.is_file or spec is None:
             continue
         elif given.nested:
-            yield from _nested(server, given)
+            yield from nested(server, given, spec)
         elif given.value is None:
-            yield say(
-                server, "vllm-value-invalid", CRITICAL, given.name,
-                f"{given.name} is null, which is handed on as the text None",
-                cause="every value of the file becomes a word of the command line",
-                do="remove the line", line=given.line, text=_shown(given),
-            )  # fmt: skip
+            yield _null(server, given, spec)
         elif given.value is False and not flags.is_negative(given.plain, server.version):
             yield _false(server, given, spec)
+
+
+def _null(server: Server, given: Given, spec: flags.FlagSpec) -> Finding:
+    """`key: null` arrives as the word None, which some options read as not given."""
+    cause = (
+        "every value of the file becomes a word of the command line (load_config_file), and the "
+        "parser of an optional value takes None for nothing (engine/arg_utils.py optional_type)"
+    )
+    if spec.nullable:
+        return say(
+            server, "vllm-setting-without-effect", INFO, given.name,
+            f"{given.name} is null, which this option reads as not given", cause=cause,
+            do="remove the line", line=given.line, text=shown(given),
+        )  # fmt: skip
+    return say(
+        server, "vllm-value-invalid", CRITICAL, given.name,
+        f"{given.name} is null, which is handed on as the text None", cause=cause,
+        do="remove the line", line=given.line, text=shown(given),
+    )  # fmt: skip
 
 
 def _false(server: Server, given: Given, spec: flags.FlagSpec) -> Finding:
@@ -208,76 +246,11 @@ def _false(server: Server, given: Given, spec: flags.FlagSpec) -> Finding:
 def _lost(server: Server, given: Given, severity: Severity, why: str) -> Finding:
     return say(
         server, "vllm-setting-dropped", severity,
-        given.name, f"{given.name}: {_text(given.value)} does not reach the engine: {why}",
+        given.name, f"{given.name}: {shown_value(given)} does not reach the engine: {why}",
         cause="`vllm serve --config` turns `key: true` into a flag and drops `key: false` "
         "silently, in every release; python -m vllm.entrypoints.openai.api_server honours it",
         do="say what you mean in the form that arrives, or remove the line",
-        line=given.line, text=_shown(given),
-    )  # fmt: skip
-
-
-def _nested(server: Server, given: Given) -> Iterator[Finding]:
-    low, high = _NESTED_REFUSED
-    if str(given.value).startswith("["):
-        if server.release < (0, 9, 0):
-            yield say(
-                server, "vllm-config-form", WARNING, given.name,
-                f"{given.name} is a list, which vLLM {server.version} reads as one text",
-                cause="lists in the file are read as lists by 0.11.2 and later",
-                do="give the values on the command line", line=given.line, text=_shown(given),
-            )  # fmt: skip
-        return
-    if low <= server.release < _NESTED_READ_FROM:
-        sure = server.release <= high
-        yield say(
-            server, "vllm-config-form", CRITICAL if sure else WARNING, given.name,
-            f"{given.name} is a mapping, which vLLM {server.version} "
-            f"{'refuses' if sure else 'may refuse'} in its file",
-            cause="releases 0.9.2 to 0.13.0 refuse mappings there, 0.16.0 and later read them",
-            do="write it as one JSON text in quotes: every release reads that",
-            line=given.line, text=_shown(given),
-        )  # fmt: skip
-
-
-def form(server: Server) -> Iterator[Finding]:
-    """What `vllm serve --config` takes: YAML by its name, and in old releases no model."""
-    launch = server.launch
-    if launch.form is Form.JSON:
-        yield say(
-            server, "vllm-config-form", INFO, server.path,
-            "a JSON manifest is not what `vllm serve --config` reads: the name must end in .yaml"
-            + (", and before 0.8 it may not hold the model" if server.release < (0, 8, 0) else ""),
-            cause="its reader refuses every other ending, though JSON is YAML",
-            do="keep it under a name that ends in .yaml, or give its values as flags",
-        )  # fmt: skip
-    named = None if _filled_in_later(server, launch.config_file) else launch.config_file
-    if named is not None and not named.endswith((".yaml", ".yml")):
-        yield say(
-            server, "vllm-config-form", CRITICAL, "--config",
-            f"--config {named}: vLLM takes only names that end in .yaml or .yml",
-            cause="its reader refuses every other ending, though JSON is YAML",
-            do="rename the file",
-        )  # fmt: skip
-    if launch.entry == "serve" and launch.has_model_option and not server.is_file:
-        yield from _model_option(server)
-    if launch.form is Form.YAML and launch.has_model_option and server.release < (0, 8, 0):
-        yield say(
-            server, "vllm-config-form", CRITICAL, "model",
-            f"vLLM {server.version} does not take the model from its file",
-            cause="before 0.8 `vllm serve` needs the model on the command line",
-            do=f"run: vllm serve {launch.model} --config FILE", text=f"model: {launch.model}",
-        )  # fmt: skip
-
-
-def _model_option(server: Server) -> Iterator[Finding]:
-    """Refused by 0.7.2 and 0.8.5, accepted with a warning by 0.11.2 and later."""
-    old = server.release < (0, 9, 0)
-    yield say(
-        server, "vllm-config-form", CRITICAL if old else INFO, "--model",
-        "`vllm serve` takes its model as a word of its own, not as --model"
-        + (f" (vLLM {server.version} refuses it)" if old else ""),
-        cause="--model belongs to python -m vllm.entrypoints.openai.api_server",
-        do=f"write: vllm serve {server.launch.model}",
+        line=given.line, text=shown(given),
     )  # fmt: skip
 
 
@@ -289,16 +262,6 @@ def deprecated(server: Server) -> Iterator[Finding]:
                 f"--{name} is deprecated in {server.version} and gone from 0.28.0",
                 cause="the release says so", do=f"use {instead}", line=server.line(name),
             )  # fmt: skip
-
-
-def _text(value: KnobValue | None) -> str:
-    return (
-        "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-    )
-
-
-def _shown(given: Given) -> str:
-    return given.name if given.value is True else f"{given.name} {_text(given.value)}"[:200]
 
 
 def defaults(server: Server) -> Iterator[Finding]:
@@ -324,4 +287,4 @@ def _is_default(server: Server, option: Option) -> bool:
     return option.spec is not None and option.spec.default == str(option.value)
 
 
-RULES = (defaults, known_flags, values, dropped, form, deprecated)
+RULES = (defaults, known_flags, values, dropped, deprecated)

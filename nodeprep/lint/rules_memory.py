@@ -17,6 +17,16 @@ _PLANNED = (
     "enforce-eager", "enable-chunked-prefill", "block-size",
 )  # fmt: skip
 
+_STORED_SO = (
+    "awq", "awq_marlin", "auto_awq", "gptq", "gptq_marlin", "auto_gptq", "modelopt",
+)  # fmt: skip
+"""Methods that look for a description beside the weights (get_config_filenames, 0.7.2 and
+0.33.0); others can make the weights while they are loaded."""
+_FAMILY = {
+    "awq": "awq", "awq_marlin": "awq", "auto_awq": "awq", "gptq": "gptq", "gptq_marlin": "gptq",
+    "auto_gptq": "gptq", "fp8": "fp8", "compressed-tensors": "compressed-tensors",
+}  # fmt: skip
+
 ShapeOf = Callable[[str], ModelShape]
 
 
@@ -40,7 +50,8 @@ def memory(server: Server, shape_of: ShapeOf) -> Iterator[Finding | Unknown]:
         )
         return
     try:
-        result = plan(shape_of(model), _request(server, gpu))
+        shape = shape_of(model)
+        result = plan(shape, _request(server, gpu, believed=_refusal(server, shape) is None))
     except NodeprepError as error:
         yield Unknown(subject=f"memory of {server.name}", reason=error.message, hint=error.hint)
         return
@@ -55,7 +66,45 @@ def memory(server: Server, shape_of: ShapeOf) -> Iterator[Finding | Unknown]:
         )  # fmt: skip
 
 
-def _request(server: Server, gpu: str) -> PlanRequest:
+def quantization(server: Server, shape_of: ShapeOf) -> Iterator[Finding]:
+    """A method that the checkpoint's weights are not stored in: the engine refuses to load it."""
+    model = server.launch.model
+    if model is None or not server.complete or server.value("quantization") is None:
+        return
+    try:
+        what = _refusal(server, shape_of(model))
+    except NodeprepError:
+        return
+    if what is not None:
+        yield say(
+            server, "vllm-options-conflict", CRITICAL, "--quantization",
+            f"--quantization {server.value('quantization')} with {model}: {what}",
+            cause="the option names how the files are stored, and quantizes nothing by itself "
+            "(config/model.py _verify_quantization, model_loader/weight_utils.py get_quant_config)",
+            do="leave it out, or name the repository of the quantized checkpoint",
+            line=server.line("quantization"),
+        )  # fmt: skip
+
+
+def _refusal(server: Server, shape: ModelShape) -> str | None:
+    """Why a release does not load the checkpoint with that --quantization; None: it does."""
+    asked = str(server.value("quantization") or "")
+    if shape.quantization is None:
+        return (
+            "its weights are not quantized, and without a file that describes them the engine "
+            "refuses to start"
+            if asked in _STORED_SO
+            else None
+        )
+    stored, wanted = _FAMILY.get(shape.quantization), _FAMILY.get(asked)
+    if stored is None or wanted is None or stored == wanted:
+        return None
+    return f"its files are stored as {shape.quantization}, and the engine refuses another method"
+
+
+def _request(server: Server, gpu: str, *, believed: bool) -> PlanRequest:
+    """The question to the plan; `believed`: the checkpoint loads as --quantization says."""
+
     def text(name: str) -> str | None:
         value = server.value(name)
         return None if value is None or value == "auto" else str(value)
@@ -73,22 +122,9 @@ def _request(server: Server, gpu: str) -> PlanRequest:
         max_num_seqs=server.number("max-num-seqs"),
         max_num_batched_tokens=server.number("max-num-batched-tokens"),
         kv_cache_dtype=text("kv-cache-dtype"),
-        quantization=text("quantization"),
+        quantization=text("quantization") if believed else None,
         dtype=text("dtype"),
         enforce_eager=server.value("enforce-eager") is True,
         chunked_prefill=server.value("enable-chunked-prefill") is not False,
         block_size=server.number("block-size"),
     )
-
-
-def gpus(server: Server) -> Iterator[Finding]:
-    """More ranks than GPUs."""
-    count = server.node.count
-    ranks = server.tensor_parallel * (server.number("pipeline-parallel-size", 1) or 1)
-    if count is not None and server.complete and ranks > count:
-        yield say(
-            server, "vllm-memory-does-not-fit", CRITICAL, "--tensor-parallel-size",
-            f"{ranks} ranks on {count} GPUs", cause="each rank needs a GPU of its own",
-            do=f"use --tensor-parallel-size {count} or less",
-            line=server.line("tensor-parallel-size"),
-        )  # fmt: skip

@@ -9,6 +9,7 @@ IDS = (
     "container-entrypoint",
     "container-gpus-missing",
     "container-image-unpinned",
+    "container-port-unserved",
     "container-privileges",
     "container-shm",
     "secret-in-plain-sight",

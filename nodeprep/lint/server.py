@@ -12,6 +12,7 @@ from nodeprep.serving import flags
 from nodeprep.serving.architecture import Capability
 
 _FILES = (Form.YAML, Form.JSON)
+_ARGUMENTS = ("$@", "$*", "${@", "${*")
 
 
 def place_of(path: str, line: int | None) -> str:
@@ -45,6 +46,7 @@ class Server(Record, frozen=True):
     path: str
     launch: Launch
     version: str
+    """As it was named; where `release_known` is false it may be no release at all."""
     options: dict[str, Option]
     env: dict[str, str]
     node: Node = Node()
@@ -54,6 +56,12 @@ class Server(Record, frozen=True):
     """nodeprep wrote the file, which leaves out the P2P test only behind a passed gate."""
     key_may_be_elsewhere: bool = False
     """It reads files that were not given here, which may hold the key."""
+    config_missing: bool = False
+    """The file of its --config was not given here."""
+    missing_files: tuple[str, ...] = ()
+    """Its files of variables that were not given here; `-` before one that may be missing."""
+    release_known: bool = True
+    """False: the flag table says nothing of `version`, only rules of every release may be asked."""
 
     @property
     def release(self) -> flags.Release:
@@ -89,10 +97,17 @@ class Server(Record, frozen=True):
         return default
 
     def unresolved(self, *names: str) -> tuple[str, ...]:
-        """Those options whose value is a variable that the text does not give."""
-        return tuple(
+        """Those options whose value is a variable that the text does not give.
+
+        A variable that may stand for any options is among them, where one of `names` is not given.
+        """
+        found = [
             name for name in names or tuple(self.options) if self.is_open(self.options.get(name))
-        )
+        ]
+        if any(name not in self.options for name in names):
+            # A script that is called without arguments hands none on.
+            found += [word for word, _ in self.launch.open_words if not word.startswith(_ARGUMENTS)]
+        return tuple(found)
 
     def is_open(self, option: Option | None) -> bool:
         """vLLM fills in nothing in its own file; a shell, systemd or compose does."""
@@ -120,19 +135,32 @@ def human_int(text: str) -> int | None:
         return None
 
 
-def options_of(launch: Launch, version: str) -> dict[str, Option]:
-    """What the engine makes of the options; those it drops or refuses are left out."""
+def options_of(launch: Launch, version: str | None) -> dict[str, Option]:
+    """What the engine makes of the options; those it drops or refuses are left out.
+
+    `version`: None for a release of which nothing is known; names are then those of any release.
+    """
     found: dict[str, Option] = {}
     for given in launch.options:
-        if given.twice or given.nested or given.value is None:
+        if given.twice or given.nested or given.value is None or is_unresolved(given.name):
             continue
-        name, value = flags.meant(base_name(given), given.value, version)
+        name, value = _meant(given, version)
         if value is not None and not _dropped(launch, given) and not out_of_range(name, value):
-            spec = flags.flag(name, version)
+            spec = None if version is None else flags.flag(name, version)
             found[name] = Option(
                 given=given, name=name, value=value, spec=spec, from_file=launch.form in _FILES
             )
     return found
+
+
+def _meant(given: Given, version: str | None) -> tuple[str, KnobValue | None]:
+    name, value = base_name(given), given.value
+    if version is not None:
+        return flags.meant(name, value if value is not None else True, version)
+    own = flags.canonical(name)
+    if name.startswith("no-") and name == f"no-{own}":
+        return own, False if value is True else None
+    return own, value
 
 
 def out_of_range(name: str, value: KnobValue) -> str | None:

@@ -54,7 +54,19 @@ class Container(Record, frozen=True):
     options: dict[str, tuple[str, ...]]
     """Long name without dashes -> its values; a switch has `true`."""
     entrypoint: str | None = None
+    """As asked for; empty: the image's own is taken away."""
     line: int | None = None
+    lines: dict[str, tuple[int | None, ...]] = {}
+    """The line of each of those values, where the text tells it."""
+    open_words: tuple[str, ...] = ()
+    """Variables among the options, which may stand for any of them: `$DOCKER_ARGS`."""
+
+    def line_of(self, name: str, value: str | None = None) -> int | None:
+        """Where an option stands; `value`: which of several.  Else where the container begins."""
+        values, lines = self.options.get(name, ()), self.lines.get(name, ())
+        place = values.index(value) if value in values else 0
+        found = lines[place] if place < len(lines) else None
+        return self.line if found is None else found
 
     def has(self, name: str) -> bool:
         return any(value != "false" for value in self.options.get(name, ()))
@@ -74,15 +86,26 @@ class Launch(Record, frozen=True):
     container: Container | None = None
     model: str | None = None
     """The positional model, or the option `model`."""
+    positional: str | None = None
+    """The word that stands as the model where the option `model` stands too."""
     entry: str | None = None
-    """`serve` (vllm serve), `module` (python -m ...api_server), `image` (the image's own entry
-    point); None: the text does not say."""
+    """`serve` (vllm serve), `module` (python -m ...openai.api_server), `demo` (python -m
+    ...entrypoints.api_server), `image` (the image's own entry point);
+    None: the text does not say."""
     env_files: tuple[str, ...] = ()
-    """Files of variables that it reads besides."""
+    """Files of variables that it reads besides; `-` before one that may be missing."""
     config_file: str | None = None
     """Value of --config."""
     has_model_option: bool = False
     """The model stands as an option or key, not as a word of its own."""
+    open_words: tuple[tuple[str, int | None], ...] = ()
+    """Words that may stand for any options, with their lines: `$EXTRA_ARGS`, `"$@"`."""
+    stray: tuple[tuple[str, int | None], ...] = ()
+    """Words that belong to no option and are not the model, with their lines."""
+    uses: tuple[str, ...] = ()
+    """Names of the variables that the same text uses itself: X of `$X`, `${X:-1}`."""
+    written_as: str | None = None
+    """The file that the text itself writes this to, as a here-document."""
 
     def variable(self, name: str) -> Variable | None:
         return next((one for one in reversed(self.env) if one.name == name), None)

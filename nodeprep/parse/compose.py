@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from nodeprep.model.base import Record
 from nodeprep.model.launch import Container, Variable
+from nodeprep.parse.dollar import filled
 from nodeprep.parse.shell_words import split_words
 from nodeprep.parse.yaml_tree import Tree
 
@@ -17,8 +17,10 @@ _AS_THEY_ARE = {
     "security_opt": "security-opt", "tmpfs": "tmpfs", "devices": "device",
 }  # fmt: skip
 _SWITCHES = {"privileged": "privileged", "read_only": "read-only", "init": "init"}
+_LISTED = {"publish": "ports", "volume": "volumes", "env-file": "env_file"}
 _MOST_SERVICES = 64
-_DOLLAR = re.compile(r"\$\$|\$\{[A-Za-z_][A-Za-z0-9_]*:?-([^{}$]*)\}")
+_LONGEST = 1 << 16
+_NOBODY: dict[str, str] = {}
 
 
 class ComposeService(Record, frozen=True):
@@ -26,8 +28,10 @@ class ComposeService(Record, frozen=True):
     container: Container
     env: tuple[Variable, ...]
     command: tuple[str, ...]
+    """The words of the entry point, then those of the command."""
+    lines: tuple[int, ...]
+    """The line of each word of `command`."""
     line: int | None
-    command_line: int | None
 
 
 def read_services(tree: Tree) -> tuple[ComposeService, ...]:
@@ -59,37 +63,81 @@ def unread_of_services(tree: Tree) -> tuple[tuple[int, str], ...]:
 
 def _service(name: str, body: dict[Any, Any], tree: Tree) -> ComposeService:
     options: dict[str, list[str]] = {}
+    places: dict[str, int | None] = {}
     for key, option in _AS_THEY_ARE.items():
         if body.get(key) is not None:
             options[option] = [_undollar(one) for one in _texts(body[key])]
+            places[option] = tree.line("services", name, key)
     for key, option in _SWITCHES.items():
         if isinstance(body.get(key), bool):
             options[option] = ["true" if body[key] else "false"]
+            places[option] = tree.line("services", name, key)
     options["publish"] = list(_ports(body.get("ports")))
     options["volume"] = list(_volumes(body.get("volumes")))
-    options["env-file"] = [
-        str(one.get("path", "")) if isinstance(one, dict) else str(one)
-        for one in _listed(body.get("env_file"))
-    ]
+    options["env-file"] = list(_env_files(body.get("env_file")))
     gpus = _gpus(body)
     if gpus:
         options["gpus"] = [gpus]
+    for option, key in _LISTED.items():
+        places[option] = tree.line("services", name, key)
     line = tree.line("services", name)
     entrypoint = _words(body.get("entrypoint"))
+    command = _words(body.get("command"))
     container = Container(
         image=_undollar(str(body["image"])) if body.get("image") else None,
         options={key: tuple(values) for key, values in options.items() if values},
-        entrypoint=entrypoint[0] if entrypoint else None,
+        entrypoint=_entrypoint(body, entrypoint),
         line=line,
+        lines={
+            option: _lines(tree, ("services", name, _key_of(option)), len(values), places[option])
+            for option, values in options.items()
+            if values and option in places
+        },
     )
     return ComposeService(
         name=name,
         container=container,
-        env=tuple(_variables(body.get("environment"), tree.line("services", name, "environment"))),
-        command=(*entrypoint, *_words(body.get("command"))),
+        env=tuple(_variables(body.get("environment"), tree, name)),
+        command=(*entrypoint, *command),
+        lines=tuple(
+            one or line or 1
+            for key, words in (("entrypoint", entrypoint), ("command", command))
+            for one in _lines(
+                tree, ("services", name, key), len(words), tree.line("services", name, key)
+            )
+        ),
         line=line,
-        command_line=tree.line("services", name, "command"),
     )
+
+
+def _entrypoint(body: dict[Any, Any], words: tuple[str, ...]) -> str | None:
+    """The program; empty where an empty list takes the image's own away."""
+    if words:
+        return words[0]
+    return None if body.get("entrypoint") is None else ""
+
+
+def _key_of(option: str) -> str:
+    """The compose key of an option."""
+    both = {**{value: key for key, value in _AS_THEY_ARE.items()}, **_LISTED}
+    return both.get(option, option)
+
+
+def _lines(
+    tree: Tree, path: tuple[str, ...], count: int, otherwise: int | None
+) -> tuple[int | None, ...]:
+    """The line of each entry of a list; that of its key where there is no list."""
+    return tuple(tree.line(*path, str(place)) or otherwise for place in range(count))
+
+
+def _env_files(value: Any) -> Iterator[str]:
+    """Names of files; `-` before one that may be missing."""
+    for one in _listed(value):
+        if isinstance(one, dict):
+            optional = "-" if one.get("required") is False else ""
+            yield _undollar(f"{optional}{one.get('path', '')}")
+        else:
+            yield _undollar(str(one))
 
 
 def _listed(value: Any) -> list[Any]:
@@ -104,7 +152,7 @@ def _texts(value: Any) -> list[str]:
 
 def _undollar(text: str) -> str:
     """What compose makes of dollars: `$$` is one, `${X:-4}` is 4 where nobody sets X."""
-    return _DOLLAR.sub(lambda match: "$" if match[0] == "$$" else match[1], text)
+    return filled(text, _NOBODY.get, double=True, longest=_LONGEST)
 
 
 def _words(value: Any) -> tuple[str, ...]:
@@ -147,14 +195,17 @@ def _gpus(body: dict[Any, Any]) -> str | None:
     return None
 
 
-def _variables(value: Any, line: int | None) -> Iterator[Variable]:
+def _variables(value: Any, tree: Tree, service: str) -> Iterator[Variable]:
+    path = ("services", service, "environment")
     if isinstance(value, dict):
         for name, content in value.items():
+            line = tree.line(*path, str(name)[:200]) or tree.line(*path)
             text = None if content is None else _undollar(_scalar(content))
             yield Variable(name=str(name)[:200], value=text, line=line)
     else:
-        for one in _texts(value):
+        for place, one in enumerate(_texts(value)):
             name, equals, content = one.partition("=")
+            line = tree.line(*path, str(place)) or tree.line(*path)
             yield Variable(name=name[:200], value=_undollar(content) if equals else None, line=line)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from nodeprep.model.base import Record
 from nodeprep.model.launch import Container, Variable
+from nodeprep.parse.dollar import may_be_words
 
 _PROGRAMS = ("docker", "podman", "nerdctl")
 _SWITCHES = {
@@ -48,13 +49,20 @@ def find_run(words: Sequence[str]) -> int | None:
 def read_run(words: Sequence[str], lines: Sequence[int], start: int) -> ContainerRun:
     """Everything after `run`."""
     options: dict[str, list[str]] = {}
-    where: dict[tuple[str, str], int | None] = {}
+    places: dict[str, list[int | None]] = {}
+    open_words: list[str] = []
     at = start
-    while at < len(words) and words[at].startswith("-") and words[at] != "--":
+    while at < len(words) and words[at] != "--":
+        if may_be_words(words[at]) and at + 1 < len(words):
+            open_words.append(words[at])
+            at += 1
+            continue
+        if not words[at].startswith("-"):
+            break
         found = _options(words, at)
         for name, value, _ in found:
             options.setdefault(name, []).append(value)
-            where[name, value] = lines[at] if at < len(lines) else None
+            places.setdefault(name, []).append(lines[at] if at < len(lines) else None)
         at += found[-1][2]
     if at < len(words) and words[at] == "--":
         at += 1
@@ -63,11 +71,14 @@ def read_run(words: Sequence[str], lines: Sequence[int], start: int) -> Containe
         options={name: tuple(values) for name, values in options.items()},
         entrypoint=options["entrypoint"][-1] if "entrypoint" in options else None,
         line=lines[start - 1] if start - 1 < len(lines) else None,
+        lines={name: tuple(found) for name, found in places.items()},
+        # A script that is called without arguments hands none on.
+        open_words=tuple(one for one in open_words if "@" not in one and "*" not in one),
     )
-    env = tuple(_variable(text, where["env", text]) for text in options.get("env", ()))
+    given = zip(options.get("env", ()), places.get("env", ()), strict=True)
     return ContainerRun(
         container=container,
-        env=env,
+        env=tuple(_variable(text, line) for text, line in given),
         command=tuple(words[at + 1 :]),
         lines=tuple(lines[at + 1 :]),
     )

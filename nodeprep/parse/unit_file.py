@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from itertools import islice
 
 from nodeprep.model.base import Record
 from nodeprep.model.launch import Variable
-from nodeprep.parse.shell_words import is_open, split_words
+from nodeprep.parse.shell_words import is_open, placed_words, split_words
 
 _ENTRY = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=(.*)")
+_WHOLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
+_DOLLARS = re.compile(r"\$\$|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _LONGEST = 4096
+_LONGEST_VALUE = 1 << 16
 _MOST = 2000
 _MOST_UNREAD = 20
 
@@ -21,21 +26,26 @@ class Entry(Record, frozen=True):
     key: str
     value: str
     line: int
+    written: str = ""
+    """The value with its line ends: a backslash and a line feed for each."""
 
 
 def read_unit(text: str) -> tuple[Entry, ...]:
     """The assignments of a unit in order; comments and what is no assignment are left out."""
     entries: list[Entry] = []
-    section, held, first = "", "", 0
+    section, held, written, first = "", "", "", 0
     for number, line in enumerate(text.split("\n"), 1):
         stripped = line.strip()
         if stripped.startswith(("#", ";")) or (not stripped and not held):
+            written += "\\\n" if held else ""
             continue
         first = first if held else number
         held += stripped
         if held.endswith("\\"):
             held = held[:-1] + " "
+            written += stripped[:-1] + "\\\n"
             continue
+        written += stripped
         if held.startswith("[") and held.endswith("]"):
             section = held[1:-1]
         else:
@@ -43,17 +53,48 @@ def read_unit(text: str) -> tuple[Entry, ...]:
             if equals and len(entries) < _MOST:
                 entries.append(
                     Entry(
-                        section=section, key=key.strip(), value=value.strip()[: 1 << 16], line=first
+                        section=section,
+                        key=key.strip(),
+                        value=value.strip()[:_LONGEST_VALUE],
+                        line=first,
+                        written=written.partition("=")[2][:_LONGEST_VALUE],
                     )
                 )
-        held = ""
+        held = written = ""
     return tuple(entries)
 
 
-def exec_words(value: str) -> tuple[str, ...]:
-    """The words of an Exec line: prefixes dropped, `%%` and `$$` undone."""
-    words = split_words(value.lstrip("@-:+!| "))
-    return tuple(word.replace("%%", "%").replace("$$", "$") for word in words)
+def exec_words(
+    entry: Entry, variables: tuple[Variable, ...] = (), *, prefixed: bool = True
+) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """The words of an Exec line and their lines: prefixes dropped, `%%` and `$$` undone.
+
+    `prefixed`: the first word may begin with `-`, `@` and others that say how it is run.
+    As systemd does, `$NAME` alone is split at blanks and `${NAME}` is not; an unknown one stays.
+    """
+    known = {one.name: one.value for one in variables if one.value is not None}
+    written = _behind_prefixes(entry.written) if prefixed else entry.written
+    found = (
+        (one, entry.line + line - 1)
+        for word, line in placed_words(written)
+        for one in _filled(word.replace("%%", "%"), known)
+    )
+    words = list(islice(found, _MOST))
+    return tuple(word for word, _ in words), tuple(line for _, line in words)
+
+
+def _behind_prefixes(written: str) -> str:
+    return re.sub(r"^(?:[@\-:+!| ]|\\\n)*", lambda one: "\\\n" * one[0].count("\n"), written)
+
+
+def _filled(word: str, known: dict[str, str]) -> Iterator[str]:
+    alone = _WHOLE.fullmatch(word)
+    if alone is not None and alone[1] in known:
+        yield from known[alone[1]].split()
+        return
+    yield _DOLLARS.sub(
+        lambda one: "$" if one[0] == "$$" else known.get(one[1], one[0]), word[:_LONGEST_VALUE]
+    )[:_LONGEST_VALUE]
 
 
 def unread_of_unit(text: str, entries: tuple[Entry, ...]) -> tuple[tuple[int, str], ...]:

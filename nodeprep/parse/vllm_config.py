@@ -9,11 +9,21 @@ from msgspec.structs import replace
 
 from nodeprep.errors import ParseError
 from nodeprep.model.launch import Form, Given, Launch
+from nodeprep.parse.vllm_argv import OptionTable
 from nodeprep.parse.yaml_tree import Tree
 
 _MOST_KEYS = 1000
 _LONGEST = 4096
 _MOST_BITS = 1024
+
+
+def is_config(tree: Tree, table: OptionTable | None, besides: tuple[str, ...] = ()) -> bool:
+    """Whether one key at least, but those of `besides`, is an option of some release.
+
+    Without a table every mapping is one.
+    """
+    keys = list(tree.value)[:_MOST_KEYS] if isinstance(tree.value, dict) else []
+    return table is None or any(table.knows(str(key)) for key in keys if key not in besides)
 
 
 def read_config(tree: Tree, form: Form) -> Launch:

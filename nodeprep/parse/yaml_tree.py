@@ -19,7 +19,7 @@ _JSON_KEY = re.compile(r'"((?:[^"\\]|\\.)*)"\s*:')
 class Tree(Record, frozen=True):
     value: Any
     lines: dict[tuple[str, ...], int]
-    """Path of keys -> line of the last of them."""
+    """Path of keys, and of places in lists -> line of the last of them."""
     twice: tuple[tuple[str, int, Any], ...] = ()
     """Top-level keys that stand again further down: name, line and value of the one lost."""
 
@@ -77,7 +77,10 @@ def _walk(root: Any) -> tuple[dict[tuple[str, ...], int], tuple[tuple[str, int, 
                 lines[below] = key.start_mark.line + 1
                 work.append((value, below))
         elif isinstance(node, yaml.SequenceNode):
-            work += [(value, (*path, str(at))) for at, value in enumerate(node.value)]
+            for at, value in enumerate(node.value):
+                below = (*path, str(at))
+                lines[below] = value.start_mark.line + 1
+                work.append((value, below))
     return lines, tuple(twice)
 
 

@@ -43,6 +43,8 @@ class FlagSpec(Record, frozen=True):
     negative: str | None = None
     """The spelling that switches a toggle off."""
     aliases: tuple[str, ...] = ()
+    nullable: bool = False
+    """The parser takes the text None for "not given"."""
 
 
 class FlagHistory(Record, frozen=True):
@@ -64,6 +66,7 @@ class _Row(msgspec.Struct, frozen=True):
     default: str | None = None
     negative: str | None = None
     aliases: tuple[str, ...] = ()
+    nullable: bool = False
 
 
 class _Table(msgspec.Struct, frozen=True):
@@ -186,6 +189,7 @@ def flag(name: str, version: str) -> FlagSpec | None:
         default=before.default,
         negative=before.negative,
         aliases=before.aliases,
+        nullable=before.nullable and after.nullable,
     )
 
 
@@ -242,9 +246,46 @@ def beginning_with(text: str, version: str) -> tuple[str, ...]:
     )
 
 
+@cache
+def spellings() -> dict[str, bool]:
+    """Every spelling of every flag -> whether a value follows it on a command line in some release.
+
+    A flag that takes only true or false counts as one without a value.
+    """
+    table = _table().flags
+    bare = ("switch", "toggle", "boolean")
+    takes = {name: any(row.kind not in bare for row in rows) for name, rows in table.items()}
+    return {spelling: takes[name] for spelling, name in _names().items()}
+
+
 def env_nearest(name: str) -> tuple[str, ...]:
-    """VLLM_ variables of any release with a similar name, best first."""
-    return tuple(get_close_matches(name[:80], _table().env, n=2, cutoff=0.8))
+    """VLLM_ variables of any release that a name may be a slip of, best first.
+
+    Every word between the underscores is the same, or differs by a slip of a long word: a short
+    one (TP, DP) means another thing.
+    """
+    near = get_close_matches(name[:80], _table().env, n=6, cutoff=0.8)
+    return tuple(one for one in near if _is_slip(name, one))[:2]
+
+
+def _is_slip(name: str, known: str) -> bool:
+    ours, theirs = name.split("_"), known.split("_")
+    if "".join(ours) == "".join(theirs):
+        return True
+    return len(ours) == len(theirs) and all(
+        a == b or (min(len(a), len(b)) > 3 and _distance(a, b) <= (1 if len(b) < 6 else 2))
+        for a, b in zip(ours, theirs, strict=True)
+    )
+
+
+def _distance(a: str, b: str) -> int:
+    """Letters to add, drop or change to get from one word to the other (Levenshtein)."""
+    row = list(range(len(b) + 1))
+    for i, letter in enumerate(a, 1):
+        before, row[0] = row[0], i
+        for j, other in enumerate(b, 1):
+            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (letter != other))
+    return row[-1]
 
 
 def env_lived(name: str) -> tuple[str, str] | None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from nodeprep.lint.reading import read
 from nodeprep.lint.run import Linted, lint
 from nodeprep.lint.server import Node
 from nodeprep.memory.catalogue import find_model
-from nodeprep.parse.launch import read_launches
+from nodeprep.model.launch import Launch, LaunchText
 
 L40S = Node(gpu="L40S", count=4, capability=(8, 9), nvlink=False)
 PAIR = Node(gpu="A100-80GB", count=2, capability=(8, 0), nvlink=True)
@@ -15,7 +16,7 @@ H100 = Node(gpu="H100", count=8, capability=(9, 0), nvlink=True)
 
 
 def linted(*files: tuple[str, str], version: str | None = None, node: Node | None = None) -> Linted:
-    texts = [(name, read_launches(text, name)) for name, text in files]
+    texts = [(name, read(text, name)) for name, text in files]
     return lint(texts, shape_of=find_model, version=version, node=node)
 
 
@@ -32,6 +33,12 @@ def of(id: str, name: str, text: str, version: str | None = None, **more: Any) -
         for one in linted((name, text), version=version, **more).findings
         if one.id == id
     ]
+
+
+def of_launch(*launches: Launch, version: str | None = None, node: Node | None = None) -> Linted:
+    """What is said of servers that were read already."""
+    text = LaunchText(launches=launches)
+    return lint([("x.sh", text)], shape_of=find_model, version=version, node=node)
 
 
 def docker(*options: str, image: str = "vllm/vllm-openai:v0.11.2", command: str = "") -> str:

@@ -44,7 +44,7 @@ def test_fail_on(tmp_path: Path) -> None:
     config.write_text("enable-prefix-caching: false\n")
     assert run("lint", str(config), cwd=tmp_path)[0] == Exit.OK
     assert run("lint", str(config), "--fail-on", "warning", cwd=tmp_path)[0] == Exit.FINDINGS
-    config.write_text("no-such-flag: 1\n")
+    config.write_text("no-such-flag: 1\nmax-num-seqs: 4\n")
     assert run("lint", str(config), cwd=tmp_path)[0] == Exit.FINDINGS
     assert run("lint", str(config), "--fail-on", "never", cwd=tmp_path)[0] == Exit.OK
 

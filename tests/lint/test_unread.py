@@ -139,3 +139,52 @@ def test_a_key_said_twice_shows_the_value_that_is_lost() -> None:
     assert read_yaml("a: [1]\na: 2\n").twice == (("a", 1, [1]),)
     assert read_json('{"b": {"a": 1, "a": 2}}').twice == ()
     assert len(read_json("{" + ",".join(f'"k{n}": 1' for n in range(50_000)) + "}").lines) == 50_000
+
+
+MISSING = {
+    "x.service": (
+        "[Service]\nEnvironmentFile=/etc/nowhere/v.env\nExecStart=vllm serve m --host 0.0.0.0\n",
+        "EnvironmentFile= /etc/nowhere/v.env",
+    ),
+    "y.service": (
+        "[Service]\nEnvironmentFile=-/etc/nowhere/v.env\nExecStart=vllm serve m\n",
+        "EnvironmentFile= /etc/nowhere/v.env",
+    ),
+    "compose.yaml": (
+        "services:\n  a:\n    image: x/vllm\n    command: --model m\n    env_file: [../.env]\n",
+        "env_file ../.env",
+    ),
+    "x.sh": ("docker run --env-file v.env x/vllm --model m\n", "--env-file v.env"),
+    "z.sh": ("vllm serve m --config /etc/c.yaml\n", "--config /etc/c.yaml"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(MISSING))
+def test_a_file_that_is_named_and_not_given_is_said(name: str) -> None:
+    text, subject = MISSING[name]
+    result = linted((name, text), version="0.11.2")
+    assert any(
+        one.subject.startswith(subject) and "was not given" in one.reason for one in result.unknown
+    )
+    found = {one.id: one.severity.value for one in result.findings}
+    assert "server-without-key" not in found
+    assert found.get("server-exposed", "warning") == "warning"
+
+
+def test_a_file_that_may_be_missing_is_told_so() -> None:
+    [unknown] = [
+        one for one in linted(("y.service", MISSING["y.service"][0])).unknown if "env" in one.reason
+        or "may be missing" in one.reason
+    ]  # fmt: skip
+    assert "may be missing" in unknown.reason
+
+
+def test_a_file_that_is_given_is_not_said() -> None:
+    for name, text, other, content in (
+        ("x.service", MISSING["x.service"][0], "/etc/nowhere/v.env", "A=b\n"),
+        ("compose.yaml", MISSING["compose.yaml"][0], "/srv/.env", "A=b\n"),
+        ("z.sh", MISSING["z.sh"][0], "c.yaml", "max-num-seqs: 4\n"),
+    ):
+        result = linted((name, text), (other, content), version="0.11.2")
+        assert not any("was not given" in one.reason for one in result.unknown)
+        assert "server-without-key" in {one.id for one in result.findings}
