@@ -44,8 +44,8 @@ def command(
     """What is wrong with files that start a vLLM server.
 
     FILE: a configuration of vLLM (YAML, JSON), a script with docker or vllm lines, a compose file,
-    an environment file, a systemd unit, or a folder of these. Files that name each other are read
-    together.
+    an environment file, a systemd unit, a quadlet, a Markdown text with code in it, or a folder of
+    these. Files that name each other, and files that a script writes, are read together.
     """
     paths = _all_files(files)
     texts = [(str(path), _read(path, given=path in files)) for path in paths]

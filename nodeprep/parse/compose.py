@@ -18,6 +18,8 @@ _AS_THEY_ARE = {
 }  # fmt: skip
 _SWITCHES = {"privileged": "privileged", "read_only": "read-only", "init": "init"}
 _LISTED = {"publish": "ports", "volume": "volumes", "env-file": "env_file"}
+_KEYS = {option: key for key, option in _AS_THEY_ARE.items()} | _LISTED
+"""The compose key of an option, where it has another name."""
 _MOST_SERVICES = 64
 _LONGEST = 1 << 16
 _NOBODY: dict[str, str] = {}
@@ -89,7 +91,9 @@ def _service(name: str, body: dict[Any, Any], tree: Tree) -> ComposeService:
         entrypoint=_entrypoint(body, entrypoint),
         line=line,
         lines={
-            option: _lines(tree, ("services", name, _key_of(option)), len(values), places[option])
+            option: _lines(
+                tree, ("services", name, _KEYS.get(option, option)), len(values), places[option]
+            )
             for option, values in options.items()
             if values and option in places
         },
@@ -115,12 +119,6 @@ def _entrypoint(body: dict[Any, Any], words: tuple[str, ...]) -> str | None:
     if words:
         return words[0]
     return None if body.get("entrypoint") is None else ""
-
-
-def _key_of(option: str) -> str:
-    """The compose key of an option."""
-    both = {**{value: key for key, value in _AS_THEY_ARE.items()}, **_LISTED}
-    return both.get(option, option)
 
 
 def _lines(
