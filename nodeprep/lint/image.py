@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 from nodeprep.errors import UsageError
+from nodeprep.lint.releases import release_in
 from nodeprep.lint.server import Server
 from nodeprep.model.launch import Container
 from nodeprep.serving import flags
 
-_TAG = re.compile(r":[^:/@]*?v?(0\.\d{1,4}\.\d{1,4}(?:\.post\d{1,3}|rc\d{1,3})?)(?![\d.])")
 _OFFICIAL = "vllm/vllm-openai"
 _NEWEST_TAGS = ("", "latest", "nightly")
 _SERVE_FROM = (0, 11, 1)
@@ -34,8 +34,8 @@ _WORD = r"(?<![a-z0-9]){}(?![a-z])"
 
 def tag_version(image: str | None) -> str | None:
     """The release that a tag names, whether the flag table knows it or not."""
-    match = _TAG.search((image or "").partition("@")[0])
-    return None if match is None else match[1]
+    name = (image or "").partition("@")[0]
+    return release_in(name.rpartition("/")[2].partition(":")[2])
 
 
 def tagged_release(image: str | None) -> str | None:

@@ -70,9 +70,14 @@ def tagged(path: str, launch: Launch) -> Release | None:
         return None
     if tag in _NEWEST:
         return newest()
+    version, source = release_in(tag), f"the image's tag in {path}"
+    return _unknown(tag[:80], source) if version is None else _named(version, source)
+
+
+def release_in(tag: str) -> str | None:
+    """The release in an image's tag: `v0.11.2-cu129` names 0.11.2."""
     match = _TAG.match(tag)
-    source = f"the image's tag in {path}"
-    return _named(match[1], source) if match is not None else _unknown(tag[:80], source)
+    return None if match is None else match[1]
 
 
 def most_of(found: Sequence[Release], texts: Texts) -> Release:

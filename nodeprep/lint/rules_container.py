@@ -46,7 +46,8 @@ def shared_memory(server: Server, box: Container) -> Iterator[Finding]:
             server, "container-shm", WARNING, "--shm-size",
             f"--shm-size {size} has no effect beside --ipc=host",
             cause="with host IPC the container sees the host's /dev/shm, whatever its size",
-            do="remove --ipc=host: own shared memory of a stated size", line=box.line,
+            do="remove --ipc=host: own shared memory of a stated size",
+            line=box.line_of("shm-size"),
             text=f"--ipc host --shm-size {size}",
         )  # fmt: skip
     elif host:
@@ -54,7 +55,7 @@ def shared_memory(server: Server, box: Container) -> Iterator[Finding]:
             server, "container-shm", INFO, "--ipc",
             "--ipc=host opens the host's shared memory to the container",
             cause="NCCL needs room in /dev/shm; a sized private one is enough",
-            do="use --shm-size instead", line=box.line, text="--ipc host",
+            do="use --shm-size instead", line=box.line_of("ipc"), text="--ipc host",
         )  # fmt: skip
     elif server.tensor_parallel > 1 and (size is None or _bytes(size) < _LEAST_SHM):
         what = f"--shm-size {size}" if size else "the container's default of 64 MiB"
@@ -64,7 +65,7 @@ def shared_memory(server: Server, box: Container) -> Iterator[Finding]:
             f"{what} of shared memory for {server.tensor_parallel} ranks",
             cause="NCCL and the engine's queues live in /dev/shm; too small ends in a failed "
             "posix_fallocate or a bus error",
-            do=f"set --shm-size to {need}", line=box.line,
+            do=f"set --shm-size to {need}", line=box.line_of("shm-size"),
         )  # fmt: skip
 
 
@@ -81,8 +82,15 @@ def privileges(server: Server, box: Container) -> Iterator[Finding]:
     for severity, subject, what, do in (*walls, *_mounts(box), *_left_as_is(box)):
         yield say(
             server, "container-privileges", severity, subject, what,
-            cause="who takes over the server has what the container has", do=do, line=box.line,
+            cause="who takes over the server has what the container has", do=do,
+            line=_line(box, subject),
         )  # fmt: skip
+
+
+def _line(box: Container, subject: str) -> int | None:
+    """Where an option, or a mount of that value, stands."""
+    place = next((one for one in ("volume", "mount") if subject in box.options.get(one, ())), None)
+    return box.line_of(subject.removeprefix("--")) if place is None else box.line_of(place, subject)
 
 
 def _thin_walls(box: Container, other: str | None) -> Iterator[tuple[Severity, str, str, str]]:

@@ -24,8 +24,8 @@ class Published(Record, frozen=True):
     """One value of --publish."""
 
     text: str
-    address: str
-    """Of the host; empty: every address."""
+    address: str | None
+    """Of the host; empty: every address; None: filled in later."""
     low: int | None
     """The container's ports, both ends included; None: filled in later."""
     high: int | None
@@ -127,17 +127,17 @@ def _published_to_all(server: Server, box: Container) -> str | None:
     if box.has("publish-all"):
         return "--publish-all"
     for one in _published(box):
-        open_to_all = not is_unresolved(one.text) and one.address in _EVERY
-        if open_to_all and one.leads_to(_port(server)):
+        if one.address in _EVERY and one.leads_to(_port(server)):
             return f"--publish {one.text}"
     return None
 
 
 def _filled_in_later(server: Server, box: Container, how: str | None) -> Iterator[Unknown]:
-    for value in box.options.get("publish", ()) if how is None else ():
-        if is_unresolved(value):
+    for one in _published(box) if how is None else ():
+        if one.address is None:
+            place = server.place(box.line_of("publish", one.text))
             yield Unknown(
-                subject=f"--publish {value[:80]} ({server.place(server.launch.line)})",
+                subject=f"--publish {one.text[:80]} ({place})",
                 reason="the address is filled in when the command runs: who can reach it is open",
                 hint="write the address: --publish 127.0.0.1:8000:8000",
             )
@@ -185,13 +185,19 @@ def _published(box: Container) -> tuple[Published, ...]:
 
 
 def _read(value: str) -> Published:
-    """`[ADDRESS:][PORT:]PORT[-PORT][/tcp]`."""
+    """`[ADDRESS:][PORT:]PORT[-PORT][/tcp]`; a variable in front may hold an address too."""
     plain = value.partition("/")[0]
-    address, rest = "", plain
+    address: str | None = ""
+    rest = plain
+    parts = plain.rsplit(":", 2)
     if plain.startswith("["):
         address, _, rest = plain[1:].partition("]")
-    elif len(parts := plain.rsplit(":", 2)) == 3:
+    elif len(parts) == 3:
         address = parts[0]
+    elif is_unresolved(parts[0]):
+        address = None
+    if address is not None and is_unresolved(address):
+        address = None
     low, _, high = rest.rpartition(":")[2].partition("-")
     known = low.isdecimal() and len(low) < 6 and (not high or (high.isdecimal() and len(high) < 6))
     return Published(

@@ -188,3 +188,24 @@ def test_the_files_of_the_fixture_are_scripts_that_run_as_written() -> None:
     text = (Path(__file__).parent / "files" / "start.sh").read_text()
     read = read_launches(text, "start.sh")
     assert [one.form for one in read.launches] == [Form.CONTAINER, Form.ENV_FILE]
+
+
+@pytest.mark.parametrize(
+    ("publish", "said"),
+    [
+        ("0.0.0.0:$P:8000", "open"),
+        ("$P:8000", "unknown"), ("$A:8000:8000", "unknown"),
+        ("127.0.0.1:$P:8000", "closed"), ("8000:8000", "open"),
+    ],
+)  # fmt: skip
+def test_the_address_alone_says_who_reaches_it(publish: str, said: str) -> None:
+    line = (
+        f"docker run --gpus all \\\n -p {publish} \\\n vllm/vllm-openai:v0.11.2 "
+        "--model Qwen/Qwen3-0.6B\n"
+    )
+    found = linted(("run.sh", line))
+    ids = [one.id for one in found.findings]
+    assert ("server-exposed" in ids) is (said == "open")
+    open_address = [one for one in found.unknown if one.subject.startswith("--publish")]
+    assert bool(open_address) is (said == "unknown")
+    assert all(":2)" in one.subject for one in open_address)
