@@ -19,10 +19,14 @@ def _end(_number: int, _frame: object) -> None:
 
 @pytest.fixture(autouse=True)
 def ending() -> Iterator[None]:
-    """SIGTERM interrupts, as it does in the command."""
-    before = signal.signal(signal.SIGTERM, _end)
+    """Both interrupt, as they do in the command; a shell starts what is in its background deaf."""
+    before = {
+        signal.SIGTERM: signal.signal(signal.SIGTERM, _end),
+        signal.SIGINT: signal.signal(signal.SIGINT, signal.default_int_handler),
+    }
     yield
-    signal.signal(signal.SIGTERM, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
