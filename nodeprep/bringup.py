@@ -73,9 +73,9 @@ def bring_up(
 ) -> Report:
     """Runs every stage that still makes sense and reports.
 
-    Raises NeedsRoot (live, not root), UsageError (a model or release nobody knows), NotFound (no
-    accelerator: nothing to bring up), StateError.  Nothing was changed then, but that a live node
-    is not ready.
+    Raises NeedsRoot (live, not root), UsageError (a model or release nobody knows, groups that
+    cannot be made), NotFound (no accelerator: nothing to bring up), StateError.  Nothing was
+    changed then, but that a live node is not ready.
     """
     if host.origin is Origin.LIVE and not host.is_root and not options.dry_run:
         raise NeedsRoot("bringup changes registers and writes files", hint="run it with sudo")
@@ -112,6 +112,7 @@ class _Run:
 
     def report(self) -> Report:
         facts = self._collect()
+        _check_serving(facts, self._settings)
         none: tuple[Finding, ...] = ()
         before = self._log.stage("audit", lambda: self._audit(facts), none, _findings_told)
         facts, acs = self._free_paths(facts)
@@ -329,6 +330,18 @@ class _Run:
             first = next(one for one in findings if one.counts and one.severity is found)
             reason = f"{found.value} finding {first.id}: {first.summary}"
             self._log.against(Exit.FINDINGS, reason)
+
+
+def _check_serving(facts: NodeFacts, settings: Settings) -> None:
+    """Groups that cannot be made, and a model that cannot be split so, are told before anything is
+    changed.  Raises UsageError."""
+    from nodeprep.serving.placement import choose_groups
+
+    policy = settings.serving
+    size = request_for(facts, policy).tensor_parallel
+    choose_groups(facts, size, max(policy.groups, 1))
+    if policy.model is not None:
+        _memory(facts, settings)
 
 
 def _memory(facts: NodeFacts, settings: Settings) -> MemoryPlan:

@@ -16,10 +16,9 @@ Form and meaning: Linux Documentation/admin-guide/kernel-parameters.txt (pci=), 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 
-from nodeprep.model.acs import AcsWrite
 from nodeprep.model.base import Record
 from nodeprep.model.pci import REDIRECT, AcsFlag, Bdf
 from nodeprep.model.tree import PciTree
@@ -46,13 +45,13 @@ class _Support(Enum):
 
 
 def kernel_parameter(
-    writes: Sequence[AcsWrite],
+    words: Mapping[Bdf, int],
     tree: PciTree,
     kernel_release: str | None,
     cmdline: str | None = None,
 ) -> KernelParameter:
-    """The parameter that makes these writes at boot, as this kernel understands it."""
-    if not writes:
+    """The parameter that gives these ports these control words at boot, as this kernel reads it."""
+    if not words:
         return KernelParameter(text="")
     support = _support(kernel_release)
     if support is _Support.NONE:
@@ -67,11 +66,9 @@ def kernel_parameter(
             "the command line has such a parameter already: the last one wins, so join them"
         )
     if support in (_Support.REDIRECT_ONLY, _Support.UNKNOWN):
-        devices = ";".join(path_form(tree.path(write.bdf)) for write in writes)
+        devices = ";".join(path_form(tree.path(bdf)) for bdf in words)
         return KernelParameter(text=f"pci=disable_acs_redir={devices}", notes=tuple(notes))
-    items = ";".join(
-        f"{flags(int(write.after, 16))}@{path_form(tree.path(write.bdf))}" for write in writes
-    )
+    items = ";".join(f"{flags(word)}@{path_form(tree.path(bdf))}" for bdf, word in words.items())
     return KernelParameter(text=f"pci=config_acs={items}", notes=tuple(notes))
 
 

@@ -42,7 +42,8 @@ def plan(
         _write(tree, facts.functions[bdf], labels, all_bits) for bdf, labels in targets.items()
     )
     platform = facts.platform
-    parameter = kernel_parameter(writes, tree, platform.kernel_release, platform.cmdline)
+    words = _words_at_boot(facts, ways, all_bits=all_bits) if targets else {}
+    parameter = kernel_parameter(words, tree, platform.kernel_release, platform.cmdline)
     change = Change(
         ports=tuple(facts.functions[bdf] for bdf in targets),
         unknown=_ports(ways, unreadable),
@@ -83,6 +84,22 @@ def _warnings(
 def redirecting(port: PciFunction) -> bool:
     """Whether a port sends peer traffic upwards."""
     return port.acs is not None and bool(port.acs.redirects)
+
+
+def may_redirect(port: PciFunction) -> bool:
+    """Whether the kernel would have a port redirect at boot, whatever it does now."""
+    return port.acs is not None and bool((port.acs.capabilities | port.acs.control) & REDIRECT)
+
+
+def _words_at_boot(facts: NodeFacts, ways: Sequence[Way], *, all_bits: bool) -> dict[Bdf, int]:
+    """The control word of every port on the needed ways: also of those that are clear for now,
+    by somebody's hand, and would redirect again after the next boot."""
+    found = {}
+    for bdf in _ports(ways, may_redirect):
+        acs = facts.functions[bdf].acs
+        assert acs is not None
+        found[bdf] = 0 if all_bits else int(acs.control & ~REDIRECT)
+    return found
 
 
 def unreadable(port: PciFunction) -> bool:

@@ -17,6 +17,7 @@ from nodeprep.acs.plan import plan
 from nodeprep.acs.recheck import reread_ports
 from nodeprep.acs.registers import Method
 from nodeprep.acs.restore import restore
+from nodeprep.acs.saved import with_originals
 from nodeprep.acs.verify import verify
 from nodeprep.cli.acs_persist import persist_command
 from nodeprep.cli.options import session_options
@@ -72,7 +73,7 @@ def plan_command(session: Session, **choice: Any) -> int:
 
     --format grub prints the same change as a GRUB drop-in, --format setpci as a script with undo.
     """
-    facts, wanted = _planned(session, **choice)
+    facts, wanted = _planned(session, as_booted=session.format == "grub", **choice)
     if session.format in _FORMS:
         click.echo(_FORMS[session.format](wanted), nl=False)
         return Exit.REFUSED if wanted.refusals and wanted.forced_reason is None else Exit.OK
@@ -166,13 +167,16 @@ def _planned(
     force: bool,
     reason: str | None,
     allow_in_use: bool = False,
+    as_booted: bool = False,
 ) -> tuple[NodeFacts, AcsPlan]:
+    """`as_booted`: for the words that this boot began with, whatever was cleared since."""
     if force and not (reason and reason.strip()):
         raise UsageError("--force needs --reason TEXT: it is kept in state and report")
     # Without names: asking lspci for them would take as long as all the rest.
     facts = collect_with_gpus(session.host, session.settings.accelerators, names=False)
+    saved = saved_in_this_boot(facts, session.store) if as_booted else None
     wanted = plan(
-        facts,
+        with_originals(facts, saved),
         pairs=pair_choice(session.settings, pairs),
         all_bits=all_bits,
         forced_reason=reason if force else None,

@@ -22,16 +22,23 @@ _BYTES_FLAG_SINCE = (0, 10, 2)
 
 
 def recommend(run: Resolved, rank: RankBudget, cache: KvLayout, blocks: int) -> dict[str, Any]:
-    """The knobs that these numbers support, by their vLLM names."""
+    """The knobs that these numbers support, by their vLLM names: a set that starts as it stands.
+
+    The length and the sequences fit into kv_cache_memory_bytes, where the release has it.  Where
+    not even a short request fits, only what must change is named.
+    """
+    exact = kv_cache_memory_bytes(run, rank)
+    sure = kv_cache.blocks_in(exact, cache) if exact else blocks
+    length = longest(run, sure)
     knobs: dict[str, Any] = {
         "gpu_memory_utilization": safe_utilization(run),
-        "max_model_len": longest(run, blocks),
-        "max_num_seqs": sequences(run, cache, blocks),
+        "max_model_len": length,
+        "max_num_seqs": sequences(run, cache, sure),
         "max_num_batched_tokens": run.max_num_batched_tokens,
     }
-    if run.rules.version >= _BYTES_FLAG_SINCE:
-        knobs["kv_cache_memory_bytes"] = kv_cache_memory_bytes(run, rank)
-    if blocks < cache.blocks_per_request:
+    if exact and length:
+        knobs["kv_cache_memory_bytes"] = exact
+    if not length:
         knobs["kv_cache_dtype"] = "fp8" if run.kv_value_bytes > 1 else run.kv_dtype
     return knobs
 

@@ -14,6 +14,7 @@ from nodeprep.memory.advice import (
     safe_utilization,
 )
 from nodeprep.memory.interval import left_bytes, requested_bytes
+from nodeprep.memory.kv_cache import concurrency
 from nodeprep.memory.lengths import captured_size
 from nodeprep.memory.outcome import Outcome, cache_layout, free_at_start, outcome
 from nodeprep.memory.resolve import Resolved, resolve
@@ -67,12 +68,20 @@ def _tensor_parallel(
             option="tensor-parallel-size", value=str(size), frees_bytes=None,
             reason=f"the smallest that starts: {size} GPUs share weights and KV cache",
         )  # fmt: skip
-    if out.limit is None and size is not None and size < run.tp:
+    if out.limit is None and size is not None and size < run.tp and _as_many(shape, request, size):
         yield Advice(
             option="tensor-parallel-size", value=str(size), frees_bytes=None,
             reason=f"starts on {size} as well: {run.tp // size} replicas instead of one group "
             "serve more, unless one request must be fast",
         )  # fmt: skip
+
+
+def _as_many(shape: ModelShape, request: PlanRequest, size: int) -> bool:
+    """Whether replicas of that size hold as many requests at once as one group holds."""
+    whole = outcome(resolve(shape, request))
+    part = outcome(resolve(shape, replace(request, tensor_parallel=size)))
+    replicas = request.tensor_parallel // size
+    return replicas * concurrency(part.blocks, part.cache) >= concurrency(whole.blocks, whole.cache)
 
 
 def _utilization(run: Resolved) -> Iterator[Advice]:

@@ -13,6 +13,10 @@ from nodeprep.units import bytes_from_gib
 
 _MIG = re.compile(r"\d ?g\.(\d{1,3}) ?gb")
 _SIZE = re.compile(r"(?<![\d.])(\d{1,4}) ?g(?:i?b)?\b(?!\.)|-(\d{1,3})[qc]\b")
+_COUNTED = re.compile(
+    r"^\s*\d{1,2}\s*[x*]\s*\D|^\s*\d{1,2}\s+[a-z]|\s[x*]\s*\d{1,3}$|\*\s*\d{1,3}$", re.I
+)
+"""`2x L40S`, `2 L40S`, `L40S x2`, `L40S*2`: nobody's name, and easily read as one GPU."""
 _USUAL_SHARE = 0.985
 _SMALLEST_SHARE = 0.88
 """CUDA's total against the nominal size: 44.4 of 48 GB with ECC in GDDR6 is the least."""
@@ -72,6 +76,10 @@ def find_gpu(name: str, memory_gib: float | None = None) -> GpuModel:
         raise UsageError(
             f"GPU memory of {memory_gib} GiB is not plausible",
             hint="give the total of one GPU in GiB, as torch.cuda.mem_get_info reports it",
+        )
+    if _COUNTED.search(name):
+        raise UsageError(
+            f"GPU {name[:60]!r} holds a number of GPUs", hint="give it behind a colon: L40S:2"
         )
     row = _match(name)
     if row is None and memory_gib is None:

@@ -18,7 +18,7 @@ def plan(shape: ModelShape, request: PlanRequest) -> MemoryPlan:
     advice = advice_for(shape, request, run, out)
     knobs = recommend(run, out.tightest, out.cache, out.blocks)
     size = next((one.value for one in advice if one.option == "tensor-parallel-size"), None)
-    if size is not None and out.limit is not None:
+    if size is not None and not knobs["max_model_len"]:
         knobs["tensor_parallel_size"] = int(size)
     return MemoryPlan(
         fits=out.limit is None,

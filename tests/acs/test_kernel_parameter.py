@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from nodeprep.acs.kernel_parameter import KernelParameter, flags, kernel_parameter, path_form
-from nodeprep.model.acs import AcsWrite
 from nodeprep.model.pci import REDIRECT, AcsFlag, Bdf
 from nodeprep.model.tree import PciTree
 from tests.build import facts, switch_of
@@ -18,11 +17,8 @@ def parameter_for(
     release: str | None, *, after: str = "0011", cmdline: str | None = None
 ) -> KernelParameter:
     tree = PciTree(facts(switch_of(2)).functions)
-    writes = [
-        AcsWrite(bdf=Bdf(bdf), before="001d", after=after, pairs=("GPU0-GPU1",), reason="")
-        for bdf in ("0000:42:00.0", "0000:42:01.0")
-    ]
-    return kernel_parameter(writes, tree, release, cmdline)
+    words = {Bdf(bdf): int(after, 16) for bdf in ("0000:42:00.0", "0000:42:01.0")}
+    return kernel_parameter(words, tree, release, cmdline)
 
 
 @pytest.mark.parametrize("release", ["4.19.0", "5.15.0-113-generic", "6.1.0-50-amd64", "6.10.9"])
@@ -71,7 +67,7 @@ def test_devices_are_never_separated_by_commas() -> None:
 
 def test_nothing_to_change_is_no_parameter() -> None:
     tree = PciTree(facts(switch_of(2)).functions)
-    assert kernel_parameter([], tree, "6.8.0") == KernelParameter(text="")
+    assert kernel_parameter({}, tree, "6.8.0") == KernelParameter(text="")
 
 
 def test_a_parameter_already_there_is_pointed_out() -> None:

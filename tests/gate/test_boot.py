@@ -6,10 +6,11 @@ import time
 from datetime import date
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 
 from nodeprep.bringup import BringupOptions, bring_up
-from nodeprep.errors import Exit
+from nodeprep.errors import Exit, UsageError
 from nodeprep.gate.history import read_history
 from nodeprep.host.machines import machine_file
 from nodeprep.host.replay import ReplayHost, load_snapshot
@@ -19,7 +20,7 @@ from nodeprep.model.snapshot import Missing
 from nodeprep.settings import GatePolicy, ServingPolicy, Settings
 from nodeprep.state import StateStore
 from tests.fabricated import add_switch
-from tests.gate.doubles import CLEAR, DoubledNode, quick
+from tests.gate.doubles import CLEAR, REDIRECTING, DoubledNode, quick
 from tests.simulator.install import install
 
 MODEL = "llama-3.1-8b"
@@ -165,9 +166,19 @@ def test_one_server_of_all_gpus_is_measured_once(tmp_path: Path) -> None:
     assert "gate-groups" not in [one.name for one in report.stages]
 
 
-def test_too_many_groups_end_the_stage_and_not_the_run(tmp_path: Path) -> None:
-    node = DoubledNode(tmp_path)
-    serving = ServingPolicy(groups=3, tensor_parallel=2)
-    report, _ = boot(node, install(tmp_path, node.tree.root), quick(), serving)
-    assert (report.verdict, report.exit_status) == (NodeVerdict.NOT_READY, Exit.USAGE)
-    assert any("3 groups of 2 GPUs" in reason for reason in report.reasons)
+@pytest.mark.parametrize(
+    ("serving", "told"),
+    [
+        (ServingPolicy(groups=3, tensor_parallel=2), "3 groups of 2 GPUs"),
+        (ServingPolicy(tensor_parallel=8), "tensor parallel 8"),
+    ],
+)
+def test_what_cannot_be_served_is_told_before_anything_is_changed(
+    tmp_path: Path, serving: ServingPolicy, told: str
+) -> None:
+    node = DoubledNode(tmp_path, control=REDIRECTING)
+    with pytest.raises(UsageError, match=told):
+        boot(node, install(tmp_path, node.tree.root), quick(), serving)
+    words = {one.acs.control for one in node.facts.functions.values() if one.acs is not None}
+    assert words == {REDIRECTING}
+    assert not (tmp_path / "rendered").exists()

@@ -78,6 +78,12 @@ def test_cuda_reports_less_than_the_nominal_size() -> None:
     assert find_gpu("NVIDIA L40S").total_gib < 44.71 < 48
 
 
+@pytest.mark.parametrize("name", ["2x L40S", "2xL40S", "8 H100", "L40S x2", "L40S*2", "4 x A100"])
+def test_a_number_of_gpus_is_no_name(name: str) -> None:
+    with pytest.raises(UsageError, match="number of GPUs"):
+        find_gpu(name)
+
+
 def test_an_unknown_gpu_needs_its_memory() -> None:
     with pytest.raises(UsageError) as raised:
         find_gpu("NVIDIA L40X")

@@ -22,7 +22,7 @@ from nodeprep.memory.terms import cached_tokens, rank_terms
 from nodeprep.memory.weights import weight_bytes
 from nodeprep.model.memory import VisionShape
 from nodeprep.units import GIB, MIB, gib
-from tests.memory.shapes import LLAMA_70B, request, shape
+from tests.memory.shapes import LLAMA_70B, LLAMA_70B_FP8, request, shape
 
 
 @pytest.mark.parametrize(
@@ -203,6 +203,31 @@ def test_the_reserve_outside_the_budget_is_weighed() -> None:
     assert any("outside the budget" in one for one in tight.warnings)
     roomy = plan(shape(), request(gpu_memory_utilization=0.90))
     assert not any("outside the budget" in one for one in roomy.warnings)
+
+
+@pytest.mark.parametrize("wanted", [None, 2, 16])
+@pytest.mark.parametrize("tp", [1, 2, 4])
+def test_what_is_recommended_together_holds_together(tp: int, wanted: int | None) -> None:
+    asked = request(
+        vllm_version="0.20.2", tensor_parallel=tp, max_model_len=131_072, concurrency=wanted
+    )
+    result = plan(shape(LLAMA_70B_FP8), asked)
+    knobs = result.recommended
+    if knobs["max_model_len"]:
+        held = knobs["kv_cache_memory_bytes"] // result.kv_bytes_per_token
+        assert knobs["max_model_len"] * (wanted or 1) <= held
+        assert not {"tensor_parallel_size", "kv_cache_dtype"} & knobs.keys()
+    else:
+        assert "kv_cache_memory_bytes" not in knobs
+
+
+def test_replicas_are_only_advised_where_they_hold_as_many_requests() -> None:
+    long, short = (
+        plan(shape(LLAMA_70B_FP8), request(tensor_parallel=4, max_model_len=length, gpu_count=4))
+        for length in (16_384, 2048)
+    )
+    assert "tensor-parallel-size" not in [one.option for one in long.advice]
+    assert short.fits
 
 
 def test_safe_kv_bytes_leave_a_margin() -> None:
