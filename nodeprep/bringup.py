@@ -60,6 +60,8 @@ class BringupOptions(Record, frozen=True):
     """None: where peer-to-peer is expected."""
     program: str = "/usr/bin/nodeprep"
     """The nodeprep that the rendered unit of the boot run starts."""
+    config: Path | None = None
+    """The configuration file that it is given."""
     allow_simulated: bool = False
     """On a live node a simulated measurement counts only when this is set."""
 
@@ -321,7 +323,12 @@ class _Run:
             disk_free_bytes=disk_room(self._host, policy.cache_dir),
         )
         out = self._options.out_dir
-        text = render_all(configs, install_dir=units_dir(out), program=self._options.program)
+        text = render_all(
+            configs,
+            install_dir=units_dir(out),
+            program=self._options.program,
+            config_file=self._options.config,
+        )
         return configs[0].options + configs[0].env, write(text, out)
 
     def _judge_findings(self, findings: tuple[Finding, ...]) -> None:

@@ -64,6 +64,7 @@ def command(
         min_busbw_gbps=min_busbw,
         two_arms=two_arms,
         program=own_program(),
+        config=opened.config,
         allow_simulated=os.environ.get("NODEPREP_ALLOW_SIMULATED") == "1",
     )
     if dry_run:

@@ -65,7 +65,12 @@ def command(
     policy = override(session.settings, "serving", model=model, vllm_version=vllm_version).serving
     facts = collect(session.host, session.settings.accelerators, names=False)
     configs = _configs(session, facts, policy)
-    texts = render_all(configs, install_dir=units_dir(out), program=own_program())
+    texts = render_all(
+        configs,
+        install_dir=units_dir(out),
+        program=own_program(),
+        config_file=session.config,
+    )
     if to_install and not show_diff:
         files, said = install(
             session.host, session.store, texts, configs, out=out, unit_dir=unit_dir, form=form,

@@ -39,6 +39,8 @@ class Session:
     format: str
     color: str
     fail_on: str
+    config: Path | None = None
+    """The file that --config names, absolute; None: not given."""
 
     @property
     def today(self) -> date:
@@ -76,6 +78,7 @@ def open_session(
     return Session(
         host=host,
         settings=_settings(host, config),
+        config=None if config is None else config.absolute(),
         store=store,
         format=format,
         color=color,

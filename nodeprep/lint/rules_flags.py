@@ -15,7 +15,6 @@ from nodeprep.model.serving import KnobValue
 from nodeprep.serving import flags
 
 _ARGV = "the release's own argument parser decides before anything is loaded"
-_ABBREVIATES_FROM = 4
 _SCALES_GONE = (0, 28, 0)
 _DEPRECATED = {"calculate-kv-scales": ((0, 19, 0), "a checkpoint that carries KV scales")}
 _ON_IN_V1 = ("enable-chunked-prefill", "enable-prefix-caching")
@@ -23,7 +22,7 @@ _ON_IN_V1 = ("enable-chunked-prefill", "enable-prefix-caching")
 _NOT_FLAGS = ("model", "config", "help")
 
 
-def known_flags(server: Server) -> Iterator[Finding]:
+def known_flags(server: Server) -> Iterator[Finding | Unknown]:
     """Unknown, removed, renamed, not yet there."""
     for given in server.launch.options:
         name = base_name(given)
@@ -37,6 +36,15 @@ def known_flags(server: Server) -> Iterator[Finding]:
         lived = flags.history(name)
         if lived is None:
             yield from _never_lived(server, given, name)
+            continue
+        around = flags.in_one_neighbour(name, server.version)
+        if around is not None:
+            yield Unknown(
+                subject=f"--{given.plain} ({server.place(given.line)})",
+                reason=f"vLLM {around[0]} has it and {around[1]} has not: whether "
+                f"{server.version}, which lies between them, has it is not known here",
+                hint="vllm serve --help of that release tells",
+            )
             continue
         yield say(
             server, "vllm-flag-not-in-release", CRITICAL, f"--{given.plain}",
@@ -71,7 +79,7 @@ def _instead(name: str, version: str) -> str:
 
 
 def _never_lived(server: Server, given: Given, name: str) -> Iterator[Finding]:
-    full = _abbreviated(name, server)
+    full = flags.abbreviated(name, server.version)
     if full is not None:
         yield say(
             server, "vllm-flag-unknown", WARNING, f"--{given.plain}",
@@ -89,14 +97,6 @@ def _never_lived(server: Server, given: Given, name: str) -> Iterator[Finding]:
         cause=_ARGV, do=f"write --{near[0]}, or remove it" if near else "remove it",
         line=given.line, text=shown(given),
     )  # fmt: skip
-
-
-def _abbreviated(name: str, server: Server) -> str | None:
-    """The one flag of the release that begins so."""
-    if len(name) < _ABBREVIATES_FROM:
-        return None
-    found = flags.beginning_with(name, server.version)
-    return found[0] if len(found) == 1 else None
 
 
 def values(server: Server) -> Iterator[Finding]:

@@ -156,6 +156,8 @@ def options_of(launch: Launch, version: str | None) -> dict[str, Option]:
 def _meant(given: Given, version: str | None) -> tuple[str, KnobValue | None]:
     name, value = base_name(given), given.value
     if version is not None:
+        if flags.history(name) is None:
+            name = flags.abbreviated(name, version) or name
         return flags.meant(name, value if value is not None else True, version)
     own = flags.canonical(name)
     if name.startswith("no-") and name == f"no-{own}":

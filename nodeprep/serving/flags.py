@@ -79,6 +79,9 @@ class _Table(msgspec.Struct, frozen=True):
     successors: dict[str, str]
 
 
+_ABBREVIATES_FROM = 4
+
+
 @cache
 def _table() -> _Table:
     return msgspec.json.decode(_TABLE.read_bytes(), type=_Table)
@@ -236,6 +239,25 @@ def nearest(name: str, version: str | None, count: int = 3) -> tuple[str, ...]:
     plain = name.lstrip("-").replace("_", "-")[:80]
     known = [one for one in _table().flags if version is None or flag(one, version) is not None]
     return tuple(get_close_matches(plain, known, n=count))
+
+
+def in_one_neighbour(name: str, version: str) -> tuple[str, str] | None:
+    """The known release that has the flag and the one that has not, where the version lies between
+    two that differ; None: it can be told."""
+    low, high = neighbours(version)
+    own = canonical(name)
+    before, after = _at(own, low), _at(own, high)
+    if (before is None) == (after is None):
+        return None
+    return (low, high) if after is None else (high, low)
+
+
+def abbreviated(name: str, version: str) -> str | None:
+    """The one flag of that release that begins so, as argparse reads it; None: no flag, several."""
+    if len(name.lstrip("-")) < _ABBREVIATES_FROM:
+        return None
+    found = beginning_with(name, version)
+    return found[0] if len(found) == 1 else None
 
 
 def beginning_with(text: str, version: str) -> tuple[str, ...]:

@@ -56,10 +56,14 @@ class YamlOption(Record, frozen=True):
 
 
 def render(
-    config: ServingConfig, *, install_dir: str = INSTALL_DIR, program: str = PROGRAM
+    config: ServingConfig,
+    *,
+    install_dir: str = INSTALL_DIR,
+    program: str = PROGRAM,
+    config_file: Path | None = None,
 ) -> dict[str, str]:
     """File name -> text.  `install_dir`: where the files will lie, for the units; `program`: the
-    nodeprep that the gate's unit runs.
+    nodeprep that the gate's unit runs, and `config_file` the configuration that it is given.
 
     The gate's own units stand beside vllm.service, so that the folder is complete.  Raises
     UsageError for a value that one of the formats cannot carry.
@@ -80,17 +84,21 @@ def render(
         files[_numbered(name, config.suffix)] = written
     files[_numbered("vllm.json", config.suffix)] = manifest(config)
     for name in _GATE_UNITS:
-        files[name] = _commented(config) + _gate_unit(name, folder, program)
+        files[name] = _commented(config) + _gate_unit(name, folder, program, config_file)
     return files
 
 
 def render_all(
-    configs: Sequence[ServingConfig], *, install_dir: str = INSTALL_DIR, program: str = PROGRAM
+    configs: Sequence[ServingConfig],
+    *,
+    install_dir: str = INSTALL_DIR,
+    program: str = PROGRAM,
+    config_file: Path | None = None,
 ) -> dict[str, str]:
     """The files of every server of the node, in one folder."""
     files: dict[str, str] = {}
     for config in configs:
-        files |= render(config, install_dir=install_dir, program=program)
+        files |= render(config, install_dir=install_dir, program=program, config_file=config_file)
     return files
 
 
@@ -111,8 +119,9 @@ def units_dir(out_dir: Path) -> str:
         return INSTALL_DIR
 
 
-def _gate_unit(name: str, folder: str, program: str) -> str:
-    """A unit that ships, running the nodeprep that rendered it, which renders there again."""
+def _gate_unit(name: str, folder: str, program: str, config_file: Path | None) -> str:
+    """A unit that ships, running the nodeprep that rendered it, which renders there again and by
+    the same configuration."""
     unit = (shipped("systemd") / name).read_text(encoding="utf-8")
     run, place = f"ExecStart={PROGRAM} bringup", ""
     if folder != INSTALL_DIR:
@@ -123,6 +132,10 @@ def _gate_unit(name: str, folder: str, program: str) -> str:
         )
         if not values_private(folder):
             unit = unit.replace("PrivateTmp=yes\n", "")
+    if config_file is not None:
+        if not values_private(str(config_file)):
+            unit = unit.replace("PrivateTmp=yes\n", "")
+        place += f" --config {text.unit_word(text.path(str(config_file), 'configuration file'))}"
     return unit.replace(run, f"ExecStart={_program_word(program)} bringup{place}")
 
 

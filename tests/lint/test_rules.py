@@ -308,3 +308,20 @@ def test_findings_come_worst_first() -> None:
     ranks = [one.severity.rank for one in linted(("x.sh", docker("--privileged -p 1:1"))).findings]
     assert ranks == sorted(ranks)
     assert Severity.CRITICAL.rank in ranks
+
+
+def test_a_release_between_two_that_differ_is_not_known() -> None:
+    """async-scheduling is in the table from 0.10.1 on, and not in the row before, 0.9.2."""
+    text = docker("", image="vllm/vllm-openai:v0.10.0", command="serve org/m --async-scheduling")
+    found = linted(("run.sh", text))
+    assert not [one for one in found.findings if "async" in one.subject]
+    [open_flag] = [one for one in found.unknown if "async" in one.subject]
+    assert "0.10.1 has it and 0.9.2 has not" in open_flag.reason
+
+
+def test_an_abbreviation_means_what_the_parser_takes_it_for() -> None:
+    text = docker(command="serve org/m --tensor-parallel 4").replace("--shm-size 8g", "")
+    found = linted(("run.sh", text))
+    said = {one.id: one for one in found.findings}
+    assert said["vllm-flag-unknown"].severity.value == "warning"
+    assert "4 ranks" in said["container-shm"].summary

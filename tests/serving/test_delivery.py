@@ -333,6 +333,18 @@ def test_the_schema_would_see_a_wrong_key(tmp_path: Path) -> None:
     assert done.returncode != 0
 
 
+def test_the_next_boot_run_has_the_same_configuration() -> None:
+    plain = render(two_servers()[0])["nodeprep.service"]
+    assert "--config" not in plain
+    given = render(two_servers()[0], config_file=Path("/srv/my conf/%n.toml"))["nodeprep.service"]
+    assert 'bringup --config "/srv/my conf/%%n.toml" --format brief' in given
+    assert "PrivateTmp=yes" in given
+    assert (
+        "PrivateTmp=yes"
+        not in render(two_servers()[0], config_file=Path("/tmp/two.toml"))["nodeprep.service"]
+    )
+
+
 def test_the_gate_over_a_servers_own_gpus_decides() -> None:
     every = replace(cases.PASSED, gpus=tuple(range(8)), transports={"00/0 3>4": "SHM/direct"})
     good = replace(cases.PASSED, gpus=(0, 1, 2, 3), transports={"00/0 0>1": "P2P/CUMEM"})
