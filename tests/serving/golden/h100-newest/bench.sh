@@ -2,7 +2,6 @@
 # Rendered by nodeprep for this node (8x NVIDIA H100 80GB HBM3, NVLink mesh): vLLM 0.33.0, meta-llama/Llama-3.3-70B-Instruct-FP8-Dynamic.
 # Changes made here are overwritten; set them in /etc/nodeprep/config.toml.
 # Load of a long-context service: prompts of 6,400 tokens, answers of 512, 32 clients.
-# `nodeprep compare` reads two results.
 set -euo pipefail
 
 bench=(

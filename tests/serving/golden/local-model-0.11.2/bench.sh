@@ -2,7 +2,6 @@
 # Rendered by nodeprep for this node (2x NVIDIA L40S, host path): vLLM 0.11.2, /srv/models/llama 8b.
 # Changes made here are overwritten; set them in /etc/nodeprep/config.toml.
 # Load of a long-context service: prompts of 6,400 tokens, answers of 512, 32 clients.
-# `nodeprep compare` reads two results.
 set -euo pipefail
 
 bench=(
