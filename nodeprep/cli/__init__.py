@@ -74,7 +74,7 @@ def group() -> None:
 def main() -> NoReturn:
     """Runs one command and ends the process with a documented status."""
     _standard_streams()
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, _end)
     try:
         status = _run(sys.argv[1:])

@@ -149,7 +149,9 @@ def _findings(found: DriftReading, run: PastRun, policy: GatePolicy) -> Iterator
                 text=f"NCCL {run.nccl_version or '?'}, driver {run.driver_version or '?'}",
             ),
         ),
-        remedy=Remedy(text="compare with the good runs before it, in history/gate.json of the state folder"),
+        remedy=Remedy(
+            text="compare with the good runs before it, in history/gate.json of the state folder"
+        ),
     )
 
 

@@ -17,12 +17,21 @@ HIDDEN = "(not shown)"
 
 _OPTIONS = ("api-key", "hf-token")
 """The options of vLLM that take a secret (entrypoints/common/startup.py of 0.33.0)."""
-_OTHER_OPTION = re.compile(r"(?:^|-)(?:api-?key|token|secret|password|passwd|credentials?)s?$")
-_VARIABLE = re.compile(
-    r"TOKEN$|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_?KEY|CREDENTIAL|PRIVATE_?KEY", re.IGNORECASE
+_OTHER_OPTION = re.compile(
+    r"(?:^|-)(?:key|token|secret|pass(?:word|wd|phrase)?|auth|bearer|credential)s?$"
 )
+_VARIABLE = re.compile(
+    r"TOKENS?$|SECRET|PASSW|PASSPHRASE|KEYS?$|CREDENTIAL|BEARER|(?:^|_)(?:AUTH|PASS|PW)$",
+    re.IGNORECASE,
+)
+_BY_NAME = re.compile(
+    r"((?<![a-z0-9])[a-z0-9_-]*(?:api[_-]?key|token|secret|passw(?:or)?d|passphrase|auth[_-]?key"
+    r"|access[_-]?key|bearer|credential)[\"']?\s{0,4}[=:]\s{0,4}[\"']?)([^\s\"',;&}]{3,})",
+    re.IGNORECASE,
+)
+"""`NAME=value` and `"name": "value"` wherever they stand, a mistake in the command included."""
 _PLACEHOLDER = re.compile(
-    r"<.*>|\{\{.*\}\}|\[.*\]|.*(?:\*{2,}|\.{3,}|\u2026|x{4,}|<[\w -]+>).*"
+    r"<.*>|\{\{.*\}\}|\[[A-Z _-]*\]|.*(?:\*{3,}|\.{3,}|\u2026|<[\w -]+>)|\.{3}.*"
     r"|(?:[\w-]*[-_ ])?x{2,}|(?:[\w-]*[-_ ])?(?:your|my)[-_ ]?[\w -]*(?:key|token|secret|here)\w*"
     r"|change[-_ ]?me\w*|replace[-_ ]?\w*|insert[-_ ]?\w*|todo|fixme|placeholder|dummy",
     re.IGNORECASE,
@@ -42,6 +51,8 @@ def option_is_secret(name: str) -> bool:
     """
     plain = first_word(name).lstrip("-").replace("_", "-").lower()
     if plain.startswith(_OPTIONS) or flags.canonical(plain) in _OPTIONS:
+        return True
+    if flags.abbreviated(plain, flags.newest()) in _OPTIONS:
         return True
     return flags.history(plain) is None and _OTHER_OPTION.search(plain) is not None
 
@@ -109,6 +120,7 @@ class Hider:
     def text(self, text: str) -> str:
         if self._words is not None:
             text = self._words.sub(HIDDEN, text)
+        text = _BY_NAME.sub(_without_value, text)
         return _SHAPES.sub(HIDDEN, text)
 
     def finding(self, finding: Finding) -> Finding:
@@ -131,6 +143,11 @@ class Hider:
             reason=self.text(unknown.reason),
             hint=self.text(unknown.hint),
         )
+
+
+def _without_value(match: re.Match[str]) -> str:
+    open_value = match[2].startswith(("$", "(not", "<")) or is_placeholder(match[2])
+    return match[0] if open_value else f"{match[1]}{HIDDEN}"
 
 
 def _secret_words(launch: Launch) -> Iterator[str]:

@@ -65,6 +65,12 @@ def parse_axes(texts: Iterable[str]) -> Axes:
                 f"--sweep {text[:60]!r} is no axis",
                 hint=f"write tp=1,2,4; each once, of: {', '.join(_FIELDS)}",
             )
+        counts = {one.partition(":")[2] for one in chosen} if key == "gpu" else set()
+        if len(counts) > 1:
+            raise UsageError(
+                f"--sweep {text[:60]!r}: one number of GPUs for all of them",
+                hint="sweep their number by tp: gpu=L40S,H100 tp=1,2,4,8",
+            )
         axes[key] = chosen
     number = prod(len(one) for one in axes.values())
     if number > MOST_PLANS:

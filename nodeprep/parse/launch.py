@@ -31,8 +31,11 @@ from nodeprep.parse.yaml_tree import Tree, read_json, read_yaml
 
 _METRIC = re.compile(r"\bvllm:[a-z][a-z0-9_]{2,80}")
 _RENDERED = re.compile(r"Rendered by nodeprep for .{1,400}?: vLLM (\d[\w.+-]{0,40}),")
-_COMMAND_SIGNS = re.compile(r"\b(?:docker|podman|nerdctl)\b.*\b(?:run|create)\b|\bvllm serve\b|"
-                            r"\bvllm bench\b|\bapi_server\b", re.DOTALL)  # fmt: skip
+_COMMAND_SIGNS = re.compile(
+    r"\b(?:docker|podman|nerdctl)\b.{0,400}?\b(?:run|create)\b|\bvllm serve\b|\bvllm bench\b"
+    r"|\bapi_server\b",
+    re.DOTALL,
+)
 _SHEBANG = re.compile(r"#!\s*/\S*(?:sh|env)\b")
 _SERVICES = re.compile(r"^services\s*:", re.MULTILINE)
 _SECTION = re.compile(r"^\[(Service|Container)\]", re.MULTILINE)

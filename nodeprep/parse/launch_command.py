@@ -22,6 +22,8 @@ from nodeprep.parse.vllm_argv import (
 Read = tuple[list[Launch], list[TextNote]]
 
 _WRAPPED_DEEPEST = 3
+_WRAPPED_MOST = 50
+"""Texts handed to shells that one command may lead to."""
 _RUNS_TEXT = re.compile(r"-[a-z]*c")
 
 
@@ -41,7 +43,7 @@ def from_command(
         run = read_run(words, command.lines, start)
         found = inside(run.container, run.env, run.command, run.lines, Form.CONTAINER, table)
         return list(found), notes
-    return list(_server(words, command.lines, before + own, 0, table)), notes
+    return list(_server(words, command.lines, before + own, 0, table, [_WRAPPED_MOST])), notes
 
 
 def _server(
@@ -50,11 +52,12 @@ def _server(
     env: tuple[Variable, ...],
     depth: int,
     table: OptionTable | None,
+    left: list[int],
 ) -> Iterator[Launch]:
     """A server started without a container, also by way of `bash -c`."""
     found = find_server(words)
     if found is None:
-        yield from _wrapped(words, lines, env, depth, table)
+        yield from _wrapped(words, lines, env, depth, table, left)
         return
     entry, at = found
     inline = tuple(
@@ -72,13 +75,20 @@ def _wrapped(
     env: tuple[Variable, ...],
     depth: int,
     table: OptionTable | None,
+    left: list[int],
 ) -> Iterator[Launch]:
-    """`bash -c "..." NAME WORD...`: the text is read as a script, with the words as its `$@`."""
+    """`bash -c "..." NAME WORD...`: the text is read as a script, with the words as its `$@`.
+
+    `left`: how many such texts may still be read.
+    """
     if depth >= _WRAPPED_DEEPEST or not any(one in SHELLS for one in words):
         return
     for at, flag in enumerate(words[:-1]):
         if not _RUNS_TEXT.fullmatch(flag):
             continue
+        if left[0] <= 0:
+            return
+        left[0] -= 1
         exported: list[Variable] = []
         places = dict(zip(words[at + 2 :], lines[at + 2 :], strict=False))
         first = lines[0] if lines else 1
@@ -90,7 +100,7 @@ def _wrapped(
                 continue
             place = tuple(places.get(word, first) for word in command.words)
             variables = (*env, *exported, *(own if command.words else ()))
-            yield from _server(command.words, place, variables, depth + 1, table)
+            yield from _server(command.words, place, variables, depth + 1, table, left)
         return
 
 
@@ -112,7 +122,7 @@ def inside(
         entry, at = found
         argv = read_arguments(words[at:], lines[at:], entry=entry, table=table)
     elif any(one in SHELLS for one in words):
-        for launch in _wrapped(words, lines, env, 0, table):
+        for launch in _wrapped(words, lines, env, 0, table, [_WRAPPED_MOST]):
             yield replace(launch, form=form, container=container, env_files=_env_files(container))
         return
     elif _is_engine(container.image, words):

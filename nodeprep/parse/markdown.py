@@ -23,7 +23,7 @@ _STARTS = (
 _COMMAND = re.compile(
     rf"[ \t]*(?:[-*+][ \t]+|\d{{1,3}}[.)][ \t]+)?(`?){_PROMPT}?{_STARTS}", re.IGNORECASE
 )
-_PROSE = re.compile(r"[a-z]{2,}[.!?]\s*$|[a-z]{2,}[.!?]\s+[A-Z]")
+_PROSE = re.compile(r"[a-z]{2}[.!?]\s*$|[a-z]{2}[.!?]\s+[A-Z]")
 _MOST_BLOCKS = 200
 
 

@@ -12,6 +12,8 @@ from nodeprep.parse.text import shown
 
 _MAX_BYTES = 1 << 20
 _MOST_NODES = 20_000
+_MOST_CHARACTERS = 4 << 20
+"""Of all scalars, each as often as an alias names it."""
 _DEEPEST = 40
 _JSON_KEY = re.compile(r'"((?:[^"\\]|\\.)*)"\s*:')
 
@@ -60,11 +62,13 @@ def _walk(root: Any) -> tuple[dict[tuple[str, ...], int], tuple[tuple[str, int, 
     twice: list[tuple[str, int, Any]] = []
     first: dict[str, Any] = {}
     work: list[tuple[Any, tuple[str, ...]]] = [(root, ())]
-    seen = 0
+    seen = characters = 0
     while work:
         node, path = work.pop()
         seen += 1
-        if seen > _MOST_NODES or len(path) > _DEEPEST:
+        characters += len(node.value) if isinstance(node, yaml.ScalarNode) else 0
+        too_much = seen > _MOST_NODES or characters > _MOST_CHARACTERS
+        if too_much or len(path) > _DEEPEST:
             raise ParseError("the document is too large or too deep", hint="keep what matters")
         if isinstance(node, yaml.MappingNode):
             for key, value in node.value:

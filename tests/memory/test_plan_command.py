@@ -186,3 +186,10 @@ def test_advised_utilization_keeps_the_reserve() -> None:
     assert advice["frees_bytes"] < 0
     calm = document(*base, "--gpu-memory-utilization", advice["value"])
     assert not any("outside the budget" in one for one in calm["warnings"])
+
+
+def test_one_number_of_gpus_for_a_sweep_over_gpus() -> None:
+    result = run("qwen3-32b", "--sweep", "gpu=L40S:4,H100:2")
+    assert isinstance(result.exception, UsageError)
+    rows = document("qwen3-32b", "--sweep", "gpu=L40S:4,H100:4")["rows"]
+    assert len(rows) == 2
