@@ -257,12 +257,8 @@ class _Run:
         return found
 
     def _run_groups(self, facts: NodeFacts) -> tuple[GateResult, ...]:
-        from nodeprep.serving.placement import choose_groups
-
-        policy = self._settings.serving
-        size = request_for(facts, policy).tensor_parallel
-        groups = choose_groups(facts, size, max(policy.groups, 1))
-        return tuple(self._run_gate(facts, tuple(gpu.index for gpu in group)) for group in groups)
+        groups = _groups(facts, self._settings)
+        return tuple(self._run_gate(facts, group) for group in groups)
 
     def _run_gate(self, facts: NodeFacts, group: tuple[int, ...]) -> GateResult:
         policy, options = self._settings.gate, self._options
@@ -342,13 +338,19 @@ class _Run:
 def _check_serving(facts: NodeFacts, settings: Settings) -> None:
     """Groups that cannot be made, and a model that cannot be split so, are told before anything is
     changed.  Raises UsageError."""
+    _groups(facts, settings)
+    if settings.serving.model is not None:
+        _memory(facts, settings)
+
+
+def _groups(facts: NodeFacts, settings: Settings) -> tuple[tuple[int, ...], ...]:
+    """The GPU indices of every server.  Raises UsageError."""
     from nodeprep.serving.placement import choose_groups
 
     policy = settings.serving
     size = request_for(facts, policy).tensor_parallel
-    choose_groups(facts, size, max(policy.groups, 1))
-    if policy.model is not None:
-        _memory(facts, settings)
+    groups = choose_groups(facts, size, max(policy.groups, 1))
+    return tuple(tuple(gpu.index for gpu in group) for group in groups)
 
 
 def _memory(facts: NodeFacts, settings: Settings) -> MemoryPlan:

@@ -54,8 +54,10 @@ def state_with(
 
 def with_originals(facts: NodeFacts, saved: AcsState | None) -> NodeFacts:
     """The facts as if nothing had been written in this boot: what the next boot begins with."""
+    if saved is None:
+        return facts
     functions = dict(facts.functions)
-    for port in saved.ports if saved is not None else ():
+    for port in saved.ports:
         one = functions.get(port.bdf)
         if one is not None and one.acs is not None and one.vendor_device == port.vendor_device:
             first = AcsFlag(int(port.original, 16))

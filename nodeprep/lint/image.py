@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from nodeprep.errors import UsageError
 from nodeprep.lint.releases import release_in
 from nodeprep.lint.server import Server
 from nodeprep.model.launch import Container
@@ -36,21 +35,6 @@ def tag_version(image: str | None) -> str | None:
     """The release that a tag names, whether the flag table knows it or not."""
     name = (image or "").partition("@")[0]
     return release_in(name.rpartition("/")[2].partition(":")[2])
-
-
-def tagged_release(image: str | None) -> str | None:
-    """The release that a tag names and the flag table knows, or lies around."""
-    version = tag_version(image)
-    return version if version is not None and is_usable(version) else None
-
-
-def is_usable(version: str) -> bool:
-    """Whether the flag table can say something of a release."""
-    try:
-        flags.neighbours(version)
-    except UsageError:
-        return False
-    return True
 
 
 def is_official(image: str | None) -> bool:

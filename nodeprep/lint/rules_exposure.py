@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from nodeprep.lint.image import is_official
+from nodeprep.lint.naming import names
 from nodeprep.lint.ranges import is_unresolved
 from nodeprep.lint.rules_secrets import referred
 from nodeprep.lint.said import CRITICAL, WARNING, say
@@ -232,11 +233,10 @@ RULES = (exposure,)
 
 def files(servers: Sequence[Server]) -> Iterator[Finding]:
     """A configuration file that no text here starts: the address it opens is told at the file."""
-    named = {_last(one.launch.config_file) for one in servers if one.launch.config_file}
     for server in servers:
         host = server.value("host")
-        own = _last(server.launch.written_as or server.path)
-        alone = server.launch.form is Form.YAML and own not in named
+        named = any(names(one.launch, server.path, server.launch) for one in servers)
+        alone = server.launch.form is Form.YAML and not named
         if not alone or host is None or str(host) not in _EVERY:
             continue
         key = (
@@ -252,7 +252,3 @@ def files(servers: Sequence[Server]) -> Iterator[Finding]:
             do="listen on one address: host: 127.0.0.1, a proxy with TLS before it",
             line=server.line("host"),
         )  # fmt: skip
-
-
-def _last(path: str) -> str:
-    return path.rstrip("/").rpartition("/")[2]

@@ -68,7 +68,8 @@ def _tensor_parallel(
             option="tensor-parallel-size", value=str(size), frees_bytes=None,
             reason=f"the smallest that starts: {size} GPUs share weights and KV cache",
         )  # fmt: skip
-    if out.limit is None and size is not None and size < run.tp and _as_many(shape, request, size):
+    smaller = out.limit is None and size is not None and size < run.tp
+    if size is not None and smaller and _as_many(shape, request, size, out):
         yield Advice(
             option="tensor-parallel-size", value=str(size), frees_bytes=None,
             reason=f"starts on {size} as well: {run.tp // size} replicas instead of one group "
@@ -76,9 +77,8 @@ def _tensor_parallel(
         )  # fmt: skip
 
 
-def _as_many(shape: ModelShape, request: PlanRequest, size: int) -> bool:
+def _as_many(shape: ModelShape, request: PlanRequest, size: int, whole: Outcome) -> bool:
     """Whether replicas of that size hold as many requests at once as one group holds."""
-    whole = outcome(resolve(shape, request))
     part = outcome(resolve(shape, replace(request, tensor_parallel=size)))
     replicas = request.tensor_parallel // size
     return replicas * concurrency(part.blocks, part.cache) >= concurrency(whole.blocks, whole.cache)

@@ -44,7 +44,6 @@ class EngineRules(Record, frozen=True):
     """sort or triton: see sampler.py."""
     flashinfer: str
     """none, installed, default: whether FlashInfer samples: not, where installed, always."""
-    large_tier: bool
     a100_is_large: bool
     huge_tier: bool
     graphs: str

@@ -5,10 +5,10 @@ The keys are those of podman-systemd.unit(5).
 
 from __future__ import annotations
 
-from nodeprep.model.launch import Container, Variable
+from nodeprep.model.launch import Container
 from nodeprep.parse.container_argv import ContainerRun, read_run
 from nodeprep.parse.shell_words import split_words
-from nodeprep.parse.unit_file import Entry, exec_words
+from nodeprep.parse.unit_file import Entry, exec_words, unit_variables
 
 _SECTION = "Container"
 _OPTIONS = {
@@ -40,7 +40,7 @@ def read_quadlet(entries: tuple[Entry, ...]) -> ContainerRun | None:
         line=next((one.line for one in own if one.key == "Image"), own[0].line),
         lines={name: tuple(found) for name, found in places.items()},
     )
-    return ContainerRun(container=container, env=_variables(own), command=words, lines=lines)
+    return ContainerRun(container=container, env=unit_variables(own), command=words, lines=lines)
 
 
 def unread_of_quadlet(entries: tuple[Entry, ...]) -> tuple[tuple[int, str], ...]:
@@ -82,16 +82,6 @@ def _podman_args(own: list[Entry]) -> list[tuple[str, str, int | None]]:
                 (name, value, one.line) for name in box.options for value in box.options[name]
             ]
     return found
-
-
-def _variables(own: list[Entry]) -> tuple[Variable, ...]:
-    found: list[Variable] = []
-    for one in own:
-        if one.key == "Environment":
-            for word in split_words(one.value):
-                name, _, value = word.partition("=")
-                found.append(Variable(name=name[:200], value=value, line=one.line))
-    return tuple(found)
 
 
 def _last(own: list[Entry], key: str) -> str | None:

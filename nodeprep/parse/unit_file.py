@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from nodeprep.model.base import Record
@@ -122,7 +122,7 @@ def unread_of_unit(text: str, entries: tuple[Entry, ...]) -> tuple[tuple[int, st
     return tuple(found[:_MOST_UNREAD])
 
 
-def unit_variables(entries: tuple[Entry, ...]) -> tuple[Variable, ...]:
+def unit_variables(entries: Iterable[Entry]) -> tuple[Variable, ...]:
     """What `Environment=` sets."""
     found: list[Variable] = []
     for entry in entries:
